@@ -90,6 +90,13 @@ FAMILIES = {
         "avg_pool3d": "F.avg_pool3d(volume, 2)", "half mul": "h * h", "half cumsum": "h.cumsum(1)",
         "unique_consecutive": "k.unique_consecutive()",
     },
+    "short axes": {
+        "boxes": "tl.maximum(x[:, None, :2], y[:32, :2])", "points by a vector": "line.view(-1, 4) @ r[:4]", "many products": "t @ t",
+        "many products by columns": "t @ t[:, :, :1]", "pairs by einsum": "tl.einsum('bcd,cd->bc', b, b[0])", "diff": "x.diff(dim=1)",
+        "fold": "F.fold(F.unfold(image, 3), image.shape[2:], 3)", "rot90": "tl.rot90(x)",
+        "patches": "F.fold(F.unfold(image, 2, stride=2), image.shape[2:], 2, stride=2)",
+        "svd of a long matrix": "tl.linalg.svd(x[:, :16], False)", "pinv of a long matrix": "tl.linalg.pinv(x[:, :16])",
+    },
     "doubles": {
         "double tan": "d.tan()", "double asin": "d01.asin()", "double atan": "d.atan()", "double atan2": "tl.atan2(d, d01)",
         "double sinh": "d.sinh()", "double atanh": "d01.atanh()", "double erf": "d.erf()", "double erfc": "d.erfc()",

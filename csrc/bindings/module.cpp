@@ -118,6 +118,7 @@ void init_types(nb::module_& m) {
         }
         new (self) Device(d);
       }, nb::arg("type"), nb::arg("index") = nb::none())
+      .def("__init__", [](Device* self, nb::handle device) { new (self) Device(named_device(device.ptr(), "device", "device")); }, nb::arg("device"))
       .def_prop_ro("type", [](const Device& d) { return Device{d.kind, -1}.str(); })
       .def_prop_ro("index", [](const Device& d) { return d.index < 0 ? std::optional<int>() : std::optional<int>(d.index); })
       .def("__str__", [](const Device& d) { return d.str(); })

@@ -143,4 +143,8 @@ void enough_source(const char* op, const Tensor& mask, const Tensor& source) {
     raise<ShapeError>(op, ": mask selects ", *n.data<int64_t>(), " elements, source has ", source.numel());
 }
 
+void may_add(const char* op, const Tensor& x, bool accumulate) {
+  if (accumulate && is_rare(x.dtype()) && !is_wide_unsigned(x.dtype())) refuse_rare(op, x.dtype());
+}
+
 }  // namespace fl::check

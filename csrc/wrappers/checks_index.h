@@ -127,6 +127,7 @@ inline void same_numel(const char* op, const Tensor& a, const Tensor& b) {
   if (a.numel() != b.numel())
     raise<ShapeError>(op, ": index has shape ", a.sizes(), ", source has shape ", b.sizes(), "; expected as many elements");
 }
+void may_add(const char* op, const Tensor& x, bool accumulate = true);  // what is only stored has no sums
 // x[indices]: one tensor (or an undefined one, a full slice) per leading axis, all of one shape.
 inline void indices(const char* op, const Tensor& x, TensorList indices) {
   if (static_cast<int>(indices.size()) > x.ndim())

@@ -109,6 +109,7 @@ from flambeau._control_flow import while_loop as while_loop
 from flambeau._copies import alias_copy as alias_copy
 from flambeau._copies import as_strided_copy as as_strided_copy
 from flambeau._copies import cauchy_ as cauchy_
+from flambeau._copies import ccol_indices_copy as ccol_indices_copy
 from flambeau._copies import col_indices_copy as col_indices_copy
 from flambeau._copies import crow_indices_copy as crow_indices_copy
 from flambeau._copies import detach_copy as detach_copy
@@ -122,6 +123,7 @@ from flambeau._copies import nonzero_static as nonzero_static
 from flambeau._copies import permute_copy as permute_copy
 from flambeau._copies import renorm as renorm
 from flambeau._copies import resize_as_ as resize_as_
+from flambeau._copies import row_indices_copy as row_indices_copy
 from flambeau._copies import select_copy as select_copy
 from flambeau._copies import slice_copy as slice_copy
 from flambeau._copies import split_copy as split_copy
@@ -206,7 +208,10 @@ from flambeau._memory_format import layout as layout
 from flambeau._memory_format import legacy_contiguous_format as legacy_contiguous_format
 from flambeau._memory_format import memory_format as memory_format
 from flambeau._memory_format import preserve_format as preserve_format
+from flambeau._memory_format import sparse_bsc as sparse_bsc
+from flambeau._memory_format import sparse_bsr as sparse_bsr
 from flambeau._memory_format import sparse_coo as sparse_coo
+from flambeau._memory_format import sparse_csc as sparse_csc
 from flambeau._memory_format import sparse_csr as sparse_csr
 from flambeau._memory_format import strided as strided
 from flambeau._more_functions import _is_all_true as _is_all_true

@@ -32,6 +32,7 @@ def _slice(x: Tensor, dim: int = 0, start: int | None = None, end: int | None = 
 
 alias_copy = _copying("alias_copy", lambda x: x)
 as_strided_copy = _copying("as_strided_copy", ops.as_strided)
+ccol_indices_copy = _copying("ccol_indices_copy", lambda x: x.ccol_indices())
 col_indices_copy = _copying("col_indices_copy", lambda x: x.col_indices())
 crow_indices_copy = _copying("crow_indices_copy", lambda x: x.crow_indices())
 detach_copy = _copying("detach_copy", Tensor.detach)
@@ -39,6 +40,7 @@ diagonal_copy = _copying("diagonal_copy", ops.diagonal)
 expand_copy = _copying("expand_copy", ops.expand)
 narrow_copy = _copying("narrow_copy", ops.narrow)
 permute_copy = _copying("permute_copy", ops.permute)
+row_indices_copy = _copying("row_indices_copy", lambda x: x.row_indices())
 select_copy = _copying("select_copy", ops.select)
 slice_copy = _copying("slice_copy", _slice)
 split_copy = _copying("split_copy", ops.split)
@@ -61,7 +63,7 @@ unsafe_split_with_sizes = ops.split_with_sizes
 @spelled()
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """Resizes `input` to the shape of another tensor."""
-    return input.resize_(the_template.shape)
+    return input.resize_as_(the_template)
 
 
 @takes_out
@@ -115,7 +117,7 @@ def empty_permuted(
 def _filled(op: str, x: Tensor, draw: Callable[[Tensor], Tensor], generator: Any) -> Tensor:
     if not (x.is_floating_point() or op == "geometric_"):
         raise _C.DTypeError(f"{op}: the tensor is {x.dtype}; expected a floating point type")
-    uniform = ops.empty(x.shape, dtype=_C.float64, device=x.device).uniform_(generator=generator)
+    uniform = ops.new_empty(x, x.shape, dtype=_C.float64).uniform_(generator=generator)
     return ops.copy_(x, draw(uniform))
 
 

@@ -94,10 +94,30 @@ class _Plan:
         self.steps.append(step)
         self.shapes[k] = shape
 
-    def join(self, later: set[str], size: dict[str, int]) -> None:
-        """The first two operands become one: a product of matrices over the labels that both have and nobody needs afterwards."""
+    def swap(self) -> None:
+        """The first two operands change places."""
+
+        def step(values: list[Tensor]) -> None:
+            values[:2] = values[1], values[0]
+
+        self.steps.append(step)
+        self.axes[:2], self.shapes[:2] = self.axes[1::-1], self.shapes[1::-1]
+
+    def join(self, later: set[str], size: dict[str, int], result: Sequence[str] = ()) -> None:
+        """The first two operands become one: a product of matrices over the labels that both have and nobody needs afterwards.
+
+        Axes go in the order that they have in `result`, as far as they are there, so that what comes last lies in memory as PyTorch's does.
+        """
+        place = {c: k for k, c in enumerate(result)}
+
+        def in_order(labels: Iterable[str]) -> list[str]:
+            return sorted(labels, key=lambda c: place.get(c, len(place)))
+
         for k in (0, 1):
-            self.sum(k, [n for n, c in enumerate(self.axes[k]) if c not in self.axes[1 - k] and c not in later])
+            gone = {c for c in self.axes[k] if c not in self.axes[1 - k] and c not in later}
+            if gone:
+                self.permute(k, in_order(self.axes[k]))
+                self.sum(k, [n for n, c in enumerate(self.axes[k]) if c in gone])
         a, b = self.axes[0], self.axes[1]
         shared = [c for c in a if c in b]
         # What only one of them has keeps its size, which may be one, where a later operand stretches it.
@@ -105,12 +125,22 @@ class _Plan:
         size = {c: size[c] if c in shared else n for c, n in own.items()}
         self.stretch(0, size)
         self.stretch(1, size)
-        batch, inner = [c for c in shared if c in later], [c for c in shared if c not in later]
-        rows, columns = [c for c in a if c not in shared], [c for c in b if c not in shared]
-        self.permute(0, [*batch, *rows, *inner])
-        self.permute(1, [*batch, *inner, *columns])
-        product = ops.mul if not inner and not columns and not rows else ops.bmm if batch else ops.mm
-        if product is not ops.mul:
+        batch, inner = in_order(c for c in shared if c in later), [c for c in shared if c not in later]
+        rows, columns = in_order(c for c in a if c not in shared), in_order(c for c in b if c not in shared)
+        if rows and columns and place.get(columns[0], len(place)) < place.get(rows[0], len(place)):
+            self.swap()
+            rows, columns = columns, rows
+        whole = [*batch, *rows, *columns]
+        product = ops.mul if not inner and not (rows and columns) else ops.bmm if batch else ops.mm
+        if product is ops.mul:  # of elements, where one has all axes of the other
+            whole = in_order(whole)
+            for k in (0, 1):
+                self.permute(k, [c for c in whole if c in self.axes[k]])
+                self.reshape(k, tuple(size[c] if c in self.axes[k] else 1 for c in whole))
+            self.shapes[0] = tuple(size[c] for c in whole)
+        else:
+            self.permute(0, [*batch, *rows, *inner])
+            self.permute(1, [*batch, *inner, *columns])
             nb, nr, ni, nc = (math.prod(size[c] for c in part) for part in (batch, rows, inner, columns))
             many = (nb,) if batch else ()
             self.reshape(0, (*many, nr, ni))
@@ -124,8 +154,8 @@ class _Plan:
             del values[1]
 
         self.steps.append(step)
-        self.axes[0] = [*batch, *rows, *columns]
-        self.reshape(0, tuple(size[c] for c in self.axes[0]))
+        self.axes[0] = whole
+        self.reshape(0, tuple(size[c] for c in whole))
         del self.axes[1], self.shapes[1]
 
 
@@ -263,7 +293,7 @@ def _summation(equation: str, shapes: tuple[_Shape, ...]) -> _Plan:
             if size.get(c, 1) == 1:
                 size[c], first[c] = n, k
     while len(plan.axes) > 1:
-        plan.join({*result, *(c for axes in plan.axes[2:] for c in axes)}, size)
+        plan.join({*result, *(c for axes in plan.axes[2:] for c in axes)}, size, result)
     plan.sum(0, [n for n, c in enumerate(plan.axes[0]) if c not in result])
     plan.permute(0, result)
     return plan

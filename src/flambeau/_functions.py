@@ -163,7 +163,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     """Matrices whose diagonals are the last axis of the input."""
     *batch, n = input.shape
     n += abs(offset)
-    out = ops.zeros([*batch, n, n], dtype=input.dtype, device=input.device)
+    out = ops.new_zeros(input, [*batch, n, n])
     ops.diagonal(out, offset, -2, -1).copy_(input)
     return out if dim1 == -2 and dim2 == -1 else movedim(out, (-2, -1), (dim1, dim2))
 
@@ -218,12 +218,12 @@ def block_diag(*tensors: Tensor) -> Tensor:
     parts = atleast_2d(list(tensors))
     dtype = functools.reduce(_C.promote_types, [p.dtype for p in parts])
     shapes = [p.shape for p in parts]
-    out = ops.zeros((sum([h for h, _ in shapes]), sum([w for _, w in shapes])), dtype=dtype, device=parts[0].device)
-    row = column = 0
-    for p, (h, w) in zip(parts, shapes, strict=True):
-        out[row : row + h, column : column + w] = p
-        row, column = row + h, column + w
-    return out
+    width = sum([w for _, w in shapes])
+    rows, column = [], 0
+    for p, (_, w) in zip(parts, shapes, strict=True):
+        rows.append(ops.pad(p.to(dtype), (column, width - column - w)))
+        column += w
+    return ops.cat(rows)
 
 
 def numel(input: Tensor) -> int:

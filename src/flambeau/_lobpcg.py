@@ -10,6 +10,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import AssertedShapeError
 from flambeau._info import finfo
+from flambeau._memory_format import strided
 from flambeau.autograd import is_grad_enabled, no_grad
 from flambeau.linalg import cholesky, eigh, solve_triangular
 
@@ -106,7 +107,7 @@ def _sizes(A: Tensor, k: int | None, B: Tensor | None, X: Tensor | None, n: int 
 
 def _all_pairs(A: Tensor, B: Tensor | None, k: int, largest: bool) -> tuple[Tensor, Tensor]:
     """By all eigenpairs of L^-1 A L^-T with B = L L^T."""
-    if A.is_sparse or A.is_sparse_csr:
+    if A.layout is not strided:
         raise _C.AutogradError("lobpcg: a gradient of a sparse A; expected a dense one (to_dense()), or no_grad()")
     if B is None:
         E, V = eigh(A)

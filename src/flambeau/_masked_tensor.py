@@ -17,6 +17,7 @@ from typing import Any
 from flambeau import _C
 from flambeau import _masked_functions as masked
 from flambeau._C import Tensor, ops
+from flambeau._memory_format import strided
 
 # What the core itself can answer.
 _GEOMETRY = frozenset(
@@ -320,8 +321,7 @@ class MaskedTensor(Tensor):
             if (
                 not isinstance(value, Tensor)
                 or isinstance(value, MaskedTensor)
-                or value.is_sparse
-                or value.is_sparse_csr
+                or value.layout is not strided
             ):
                 raise TypeError(
                     f"MaskedTensor: {name} is a {type(value).__name__}; {name} must be a Tensor, dense and without a mask"

@@ -34,7 +34,7 @@ def check_memory_format(op: str, value: Any) -> None:
 
 
 class layout:
-    """How a tensor holds its elements: one of `strided`, `sparse_coo` and `sparse_csr`."""
+    """How a tensor holds its elements: `strided`, `sparse_coo`, or by compressed rows or columns of elements or blocks."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -46,6 +46,5 @@ class layout:
         return self._name
 
 
-strided = layout("strided")
-sparse_coo = layout("sparse_coo")
-sparse_csr = layout("sparse_csr")
+LAYOUTS = {name: layout(name) for name in ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")}
+strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc = LAYOUTS.values()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._held import writable
 from flambeau._info import element_type
 from flambeau._no_tensor import explained, wants_tensors
 from flambeau._out import deliver, takes_out
@@ -44,7 +45,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
         tensor([[0., 0.],
                 [1., 1.]])
     """
-    out = ops.clone(input)
+    out = writable(input, src)
     return _replaced("select_scatter", out, ops.select(out, dim, index), src)
 
 
@@ -54,14 +55,14 @@ def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, out: Tensor | None = None
 ) -> Tensor:
     """A copy of input whose slice start:end:step along `dim` is src."""
-    out = ops.clone(input)
+    out = writable(input, src)
     return _replaced("slice_scatter", out, ops.slice(out, dim, start, end, step), src)
 
 
 @spelled()
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of input whose diagonal is src."""
-    out = ops.clone(input)
+    out = writable(input, src)
     return _replaced("diagonal_scatter", out, ops.diagonal(out, offset, dim1, dim2), src)
 
 
@@ -71,7 +72,7 @@ def as_strided_scatter(
 ) -> Tensor:
     """A copy of input, over a copy of its memory, in which what `as_strided` would give is src."""
     if input.is_contiguous() and input.numel() * input.element_size() == input._storage_bytes():
-        out = ops.clone(input)
+        out = writable(input, src)
     else:
         every = input._storage_bytes() // input.element_size()
         memory = ops.clone(ops.as_strided(input, (every,), (1,), 0))

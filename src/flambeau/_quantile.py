@@ -7,6 +7,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._functions import movedim
+from flambeau._held import held
 from flambeau._out import takes_out
 from flambeau._spelled import spelled
 from flambeau.amp.autocast_mode import widens
@@ -76,8 +77,9 @@ def _checked(op: str, input: Tensor, q: Any, interpolation: str) -> Tensor:
                 f"{op}: q is {q.dtype} {list(q.shape)}; expected a number or a vector of {input.dtype}"
             )
     ranks: Tensor = q if isinstance(q, Tensor) else ops.full((), float(q), dtype=input.dtype, device=input.device)
-    if not ranks.is_meta and not bool(((ranks >= 0) & (ranks <= 1)).all().item()):
-        raise _C.ArgumentError(f"{op}: q = {ranks.tolist()}; expected numbers between 0 and 1")
+    given = held(ranks)
+    if not given.is_meta and not bool(((given >= 0) & (given <= 1)).all().item()):
+        raise _C.ArgumentError(f"{op}: q = {given.tolist()}; expected numbers between 0 and 1")
     return ranks
 
 

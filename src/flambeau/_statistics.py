@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._held import held
 from flambeau._no_tensor import wants_tensors
 from flambeau._out import deliver
 from flambeau._results import result
@@ -32,8 +33,9 @@ def _weights(op: str, name: str, w: Tensor | None, count: int, whole: bool) -> N
         raise _C.ShapeError(f"{op}: {name} has shape {list(w.shape)}; expected one for each of the {count} observations")
     if whole == w.is_floating_point() or w.dtype is _C.bool:
         raise _C.DTypeError(f"{op}: {name} is {w.dtype}; expected {'integers' if whole else 'a floating point type'}")
-    if not w.is_meta and w.numel() and bool((w < 0).any().item()):
-        raise _C.ArgumentError(f"{op}: {name} has the negative element {w.min().item()}; expected none")
+    given = held(w)
+    if not given.is_meta and given.numel() and bool((given < 0).any().item()):
+        raise _C.ArgumentError(f"{op}: {name} has the negative element {given.min().item()}; expected none")
 
 
 @spelled()

@@ -780,9 +780,9 @@ def _to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = Non
     return self if dtype is None else self.to(dtype)
 
 
-def _sparse_method(name: str) -> Callable[..., Any]:
+def _sparse_method(module: str, name: str) -> Callable[..., Any]:
     """A method of dense tensors that gives a sparse one."""
-    return _method_of("sparse._construct", name, f"`flambeau.sparse`'s `{name}` of this tensor.")
+    return _method_of(f"sparse.{module}", name, f"`flambeau.sparse`'s `{name}` of this tensor.")
 
 
 def _older_method(name: str) -> Callable[..., Any]:
@@ -891,8 +891,10 @@ def attach() -> None:
         "chalf": "complex32",
     }.items():  # fmt: skip
         methods[name] = _cast_method(dtype)
-    for name in ("to_sparse", "to_sparse_csr", "sparse_mask"):
-        methods[name] = _sparse_method(name)
+    for name in ("to_sparse", "sparse_mask"):
+        methods[name] = _sparse_method("_construct", name)
+    for name in ("to_sparse_csr", "to_sparse_csc", "to_sparse_bsr", "to_sparse_bsc"):
+        methods[name] = _sparse_method("_compressed", name)
     # Kinds of tensors and devices that are not here.
     for name in ("quantized", "nested", "mkldnn", "mps", "xpu", "xla", "ipu", "mtia", "maia", "vulkan"):
         methods[f"is_{name}"] = property(lambda self: False)

@@ -20,7 +20,7 @@ SAID = (
     ("torch.nn.Linear(1, 1).register_parameter('scale', torch.ones(1))", "(torch.nn.Parameter or None required)"),
     ("torch.nn.Parameter([1.0])", "expected a Tensor (wrap it: torch.tensor(data))"),
     ("torch.Tensor(2, device='meta')", "use torch.empty(..., device=...)"),
-    ("torch.ones(2, 2).to_sparse(layout=3)", "expected None, torch.sparse_coo or torch.sparse_csr"),
+    ("torch.ones(2, 2).to_sparse(layout=3)", "expected None, torch.sparse_coo or one of torch.sparse_csr, torch.sparse_csc"),
 )
 
 

@@ -657,7 +657,7 @@ def test_what_is_spread_over_processes_can_be_named_and_not_made():
     assert lines == ["False DeviceMesh", "distributed.device_mesh: there is no process group whose processes could form a grid", shard, shard]
 
 
-def test_layouts_that_are_not_here_can_be_asked_for():
+def test_layouts_can_be_asked_for():
     # Packages that miss a name put another layout in its place.
     assert says("""
         import torch

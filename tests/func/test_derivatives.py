@@ -7,7 +7,7 @@ from support.compare import assert_near
 from support.leaks import assert_nothing_stays
 
 import flambeau as fl
-from flambeau import func
+from flambeau import func, nn
 from flambeau.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 
 
@@ -353,3 +353,90 @@ def test_every_name_is_public():
 
 def test_jacrev_takes_how_pytorch_keeps_its_rows():
     assert_near(jacrev(lambda x: x * x, _preallocate_and_copy=True, chunk_size=1)(fl.tensor([1.0, 3.0])), [[2.0, 0.0], [0.0, 6.0]])
+
+
+# ------------------------------------------------------------------------------------- forward mode of views and fused losses
+
+VIEWS = {
+    "as_strided": lambda y: y.as_strided((3,), (2,), 0), "narrow": lambda y: y.narrow(1, 0, 2), "narrow from a tensor": lambda y: y.narrow(1, fl.tensor(1), 2),
+    "diagonal": lambda y: y.diagonal(0, 1, 2), "chunk": lambda y: y.chunk(2, 1)[1], "split": lambda y: y.split(2, 1)[0], "unbind": lambda y: y.unbind(0)[1],
+    "tensor_split": lambda y: fl.tensor_split(y, 2, 1)[0], "hsplit": lambda y: fl.hsplit(y, 3)[1], "mT": lambda y: y.mT, "adjoint": lambda y: y.adjoint(),
+    "permute": lambda y: y.permute(2, 0, 1), "movedim": lambda y: y.movedim(0, 1), "swapaxes": lambda y: y.swapaxes(0, 1), "unfold": lambda y: y.unfold(2, 2, 2),
+    "unflatten": lambda y: y.unflatten(2, (2, 2)), "view": lambda y: y.view(-1)[::2], "reshape": lambda y: y.reshape(6, 4), "flatten": lambda y: y.flatten(),
+    "ravel": lambda y: y.ravel(), "squeeze": lambda y: y[:1].squeeze(0), "unsqueeze": lambda y: y.unsqueeze(0), "view_as": lambda y: y.view_as(y),
+    "broadcast_to": lambda y: y.broadcast_to(2, 3, 4), "to": lambda y: y.to(fl.float64), "double": lambda y: y.double(), "contiguous": lambda y: y.contiguous(),
+    "positive": lambda y: +y, "conj": lambda y: y.conj(), "real": lambda y: y.real, "view of a type": lambda y: y.view(fl.float64),
+    "reshape of a view": lambda y: y.narrow(0, 1, 1).reshape(3, 4)[1:],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_what_is_written_to_a_view_has_its_direction_in_the_base(name):
+    def f(x):
+        y = x * 1
+        part = VIEWS[name](y)
+        part.mul_(part.detach() + 2)
+        part.add_(x.sum())
+        return y * x
+
+    def whole(x):  # without detach, which differences do not know of
+        y = x * 1
+        part = VIEWS[name](y)
+        part.mul_(VIEWS[name](base * 1) + 2)
+        part.add_(x.sum())
+        return y * x
+
+    base, t = numbers(2, 3, 4), numbers(2, 3, 4, seed=1)
+    step = 1e-6
+    expected = (whole(base + step * t) - whole(base - step * t)) / (2 * step)
+    for direction in (t, t.permute(2, 1, 0).contiguous().permute(2, 1, 0)):  # laid out otherwise than the base
+        assert_near(jvp(f, (base,), (direction,))[1], expected, scale=1e3)
+    assert_near(vmap(lambda v: jvp(f, (base,), (v,))[1])(fl.stack([t, 2 * t]))[1], 2 * expected, scale=1e3)
+
+
+def _picked(x, w):
+    return nn.functional.nll_loss(x.log_softmax(1), fl.tensor([0, 2, 1, 2]), w, ignore_index=1)
+
+
+WEIGHTED = {
+    "nll_loss": (_picked, (numbers(4, 3), numbers(3).exp())),
+    "nll_loss of each": (lambda x, w: nn.functional.nll_loss(x[0], fl.tensor(1), w, reduction="none"), (numbers(4, 3), numbers(3).exp())),
+    "cross_entropy": (lambda x, w: nn.functional.cross_entropy(x, fl.tensor([0, 2, 1, 2]), w), (numbers(4, 3), numbers(3).exp())),
+    "binary_cross_entropy": (lambda x, w: nn.functional.binary_cross_entropy(x.sigmoid(), x.cos().abs(), w), (numbers(4, 3), numbers(4, 3).exp())),
+    "binary_cross_entropy_with_logits": (
+        lambda x, w: nn.functional.binary_cross_entropy_with_logits(x, x.sigmoid(), w, pos_weight=w.exp(), reduction="sum"), (numbers(4, 3), numbers(3).exp())
+    ),
+    "svdvals": (lambda x, w: fl.linalg.svdvals(x) * fl.linalg.matrix_norm(x, "nuc"), (numbers(2, 3), numbers(3))),
+    "eigvals": (lambda x, w: fl.linalg.eigvals(x).abs().sum() + fl.linalg.eigvalsh(x + x.mT) + fl.linalg.cond(x), (numbers(3, 3), numbers(3))),
+    "block_diag": (lambda x, w: fl.block_diag(x, fl.ones(1, 2), w), (numbers(2, 3), numbers(3))),
+    "diag_embed": (lambda x, w: fl.diag_embed(x) + fl.diag(w), (numbers(2, 3), numbers(3))),
+    "select_scatter": (lambda x, w: fl.select_scatter(fl.ones(2, 3, dtype=x.dtype), w, 0, 1) * x, (numbers(2, 3), numbers(3))),
+    "slice_scatter": (lambda x, w: fl.slice_scatter(fl.ones(4, 3, dtype=x.dtype), x, 0, 1, 3), (numbers(2, 3), numbers(3))),
+    "diagonal_scatter": (lambda x, w: fl.diagonal_scatter(fl.ones(3, 3, dtype=x.dtype), w) * x.sum(), (numbers(2, 3), numbers(3))),
+    "as_strided_scatter": (lambda x, w: fl.as_strided_scatter(fl.ones(9, dtype=x.dtype), w, (3,), (2,)) * x.sum(), (numbers(2, 3), numbers(3))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_directions_by_weights_and_parts(name):
+    f, xs = WEIGHTED[name]
+    ts, step = tuple(x.cos() for x in xs), 1e-6
+    ends = [f(*(x + s * t for x, t in zip(xs, ts))) for s in (step, -step)]
+    value, found = jvp(f, xs, ts)
+    assert_near(value, f(*xs))
+    assert_near(found, (ends[0] - ends[1]) / (2 * step), scale=1e3)
+
+
+def test_statistics_of_a_batch_norm_are_written_without_their_directions():
+    x, mean, var = numbers(4, 2, 3), numbers(2), numbers(2).exp()
+
+    def f(x, mean, var):
+        m, v = mean * 1, var * 1
+        return nn.functional.batch_norm(x, m, v, training=True), m
+
+    (y, m), (t, _) = jvp(f, (x, mean, var), (x.cos(), mean, var))
+    expected, there = f(x, mean, var)
+    assert_near(y, expected)
+    assert_near(m, there)
+    ends = [f(x + s * x.cos(), mean, var)[0] for s in (1e-6, -1e-6)]
+    assert_near(t, (ends[0] - ends[1]) / 2e-6, scale=1e3)

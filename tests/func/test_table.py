@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 import pytest
 from support.compare import assert_near
-from support.table import arrays, call, cases, map_arrays, seeded, tensors
+from support.table import OPS, arrays, call, cases, map_arrays, seeded, tensors
 
 import flambeau as fl
-from flambeau.func import grad, jvp, vmap
+from flambeau.func import _batched, grad, jvp, vmap
 
 SAMPLES = 3
 
@@ -26,6 +26,24 @@ NO_BATCH = {
     "empty_like": "no values",
     "new_empty": "no values",
 }
+
+# Ops with neither a rule nor ops that have one: they are called once per sample.
+PER_SAMPLE = {
+    "repeat_interleave_1": "as many elements as the numbers say, where these differ between samples",
+    "repeat_interleave_2": "as many elements as the numbers say",
+    "histc": "the kernel counts all elements in one range",
+    "batch_norm_clamp": "what programs make of a batch norm, after vmap has done its part",
+    "batch_norm_again": "what programs make of a batch norm, after vmap has done its part",
+    "fold_batch_norm": "what programs make of a batch norm, after vmap has done its part",
+}
+
+
+@pytest.fixture
+def loops(monkeypatch):
+    """The names of ops that are called once per sample."""
+    found = set()
+    monkeypatch.setattr(_batched, "_warned", found)
+    return found
 
 
 def _is_deterministic(op):
@@ -53,7 +71,7 @@ def _above_one(op, index, name):
 
 @pytest.mark.parametrize("which", ["all", "first", "others"])
 @pytest.mark.parametrize("op, index", cases(_is_deterministic))
-def test_vmap_equals_a_loop(op, index, which):
+def test_vmap_equals_a_loop(op, index, which, loops):
     given = arrays(op, index)
     names = [name for name, value in given.items() if _kind(value)]
     mapped = {"all": names, "first": names[:1], "others": names[1:]}[which]
@@ -74,10 +92,23 @@ def test_vmap_equals_a_loop(op, index, which):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="vmap: there is no batching rule")
         results = vmap(lambda some: call(op, {**fixed, **some}))(batch)
+    assert not loops or op.ident in PER_SAMPLE, f"{op.where}: {op.ident} has no batching rule, nor a reason in PER_SAMPLE"
     for i, result in enumerate(results):
         wanted = fl.stack([row[i] for row in expected])
         assert result.dtype is wanted.dtype
         assert_near(result, wanted, scale=10, what=f"{op.where}: {op.ident} result {i}")
+
+
+@pytest.mark.parametrize("name", PER_SAMPLE)
+def test_what_is_said_to_be_called_per_sample_is(name, loops):
+    (op,) = [op for op in OPS if op.ident == name]
+    for index in range(len(op.get("samples"))):
+        given = tensors(op, arrays(op, index))
+        batch = {k: fl.stack([v, v]) for k, v in given.items() if isinstance(v, fl.Tensor)}
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="vmap: there is no batching rule")
+            vmap(lambda some, given=given: call(op, {**given, **some}))(batch)
+    assert loops == {op.name}
 
 
 # Forward mode needs a backward that can be differentiated by what comes in.

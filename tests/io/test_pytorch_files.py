@@ -325,7 +325,10 @@ def test_errors_of_saving(path):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("make", [lambda x: x.to_sparse(), lambda x: x.to_sparse_csr()], ids=["coo", "csr"])
+@pytest.mark.parametrize("make", [
+    lambda x: x.to_sparse(), lambda x: x.to_sparse_csr(), lambda x: x.to_sparse_csc(), lambda x: x.to_sparse_bsr((1, 3)),
+    lambda x: x.to_sparse_bsc((2, 1)),
+], ids=["coo", "csr", "csc", "bsr", "bsc"])
 def test_sparse_tensors(make):
     x = fl.tensor([[0.0, 2.0, 0.0], [3.0, 0.0, 4.0]])
     got = again({"x": make(x)})["x"]

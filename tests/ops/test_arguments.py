@@ -228,3 +228,14 @@ def test_places_in_a_tensor_on_meta_may_be_on_the_cpu():
         assert y.is_meta and y.shape[0] == 2
     with pytest.raises(fl.DeviceError):
         fl.ones(4, 3)[i.to("meta")]
+
+
+def test_what_is_only_stored_is_not_added_up():
+    x, i = fl.ones(4).to(fl.float8_e5m2), fl.tensor([0])
+    for name, call in {
+        "index_add": lambda: x.index_add(0, i, x[:1]), "scatter_add": lambda: x.scatter_add(0, i, x[:1]), "index_put": lambda: x.index_put([i], x[0], True),
+    }.items():  # fmt: skip
+        with pytest.raises(fl.DTypeError, match=f"^{name}: not defined for float8_e5m2"):
+            call()
+    assert x.index_put([i], x[0]).dtype is fl.float8_e5m2
+    assert fl.ones(3).to(fl.uint16).index_put([i], fl.ones(1).to(fl.uint16), True).tolist() == [2, 1, 1]

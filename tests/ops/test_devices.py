@@ -77,3 +77,9 @@ def test_what_is_written_on_the_cpu_is_not_computed_from_meta(op, index):
         with pytest.raises(fl.DeviceError, match="would be written from"):
             getattr(_C.ops, name)(**{**args, first: target, other: on_meta(args[other])})
         assert target.tolist() == before
+
+
+def test_a_device_by_its_name_or_by_another():
+    assert fl.device(device="cpu") == fl.device(device=fl.device("cpu")) == fl.device(type="cpu") == fl.device("cpu")
+    with pytest.raises(TypeError):
+        fl.device(device=3.5)

@@ -118,13 +118,11 @@ KNOWN_POSITIONS: dict[str, str] = {
     "rnn_relu_cell": "a bias for each sample",
     "rnn_tanh_cell": "a bias for each sample",
     "sparse_coo_tensor": "the form without values",
-    **dict.fromkeys(("sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_csc_tensor"), "there are no such layouts"),
-    "sparse_csr_tensor": "indices that are no integers",
+    **dict.fromkeys([f"sparse_{kind}_tensor" for kind in ("csr", "csc", "bsr", "bsc")], "indices that are no integers"),
     "svd": "signs of singular vectors are free",
     "unique_consecutive": "an inverse that is asked for is empty there, unless counts are, too",
     "Tensor.svd": "signs of singular vectors are free",
     "Tensor.to": "a truth value is taken for the type bool there",
-    "Tensor.to_sparse_csr": "batches of matrices",
 }
 
 

@@ -57,8 +57,6 @@ DIFFERENT = {
     "a device that is not here is refused at once": "torch.nn.DataParallel torch.set_default_device:6",
     "there are no quantised tensors": "torch.quantize_per_channel torch.quantize_per_tensor:4 torch.quantize_per_tensor_dynamic "
     "torch.quantized_batch_norm torch.quantized_max_pool1d torch.quantized_max_pool2d",
-    "there are no such sparse layouts, and no dense axes of compressed rows": "torch.Tensor.to_sparse torch.Tensor.to_sparse_bsc:2 torch.Tensor.to_sparse_bsr:2 "
-    "torch.Tensor.to_sparse_csc torch.Tensor.to_sparse_csr torch.sparse_bsc_tensor torch.sparse_bsr_tensor torch.sparse_csc_tensor",
     "the array of a masked tensor is refused by another class of error": "torch.masked.is_masked_tensor",
     "there are no nested tensors": "torch.nested.as_nested_tensor:2 torch.nested.masked_select torch.nested.narrow "
     "torch.nested.nested_tensor torch.nested.nested_tensor_from_jagged torch.nested.to_padded_tensor",

@@ -251,13 +251,13 @@ def test_checkpoints_of_training(name):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("layout", ["coo", "csr"])
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
 def test_sparse_tensors(layout):
     x = torch.tensor([[0.0, 2.0, 0.0], [3.0, 0.0, 4.0]])
-    theirs = x.to_sparse() if layout == "coo" else x.to_sparse_csr()
+    theirs = getattr(x, f"to_sparse_{layout}")(*[(1, 3)] * layout.startswith("b"))
     got = theirs_to_ours({"x": theirs})["x"]
     np.testing.assert_array_equal(got.to_dense().numpy(), x.numpy())
-    assert got.layout is getattr(fl, f"sparse_{layout}") and (layout == "csr" or got.is_coalesced())
+    assert got.layout is getattr(fl, f"sparse_{layout}") and got.is_coalesced()
     back = ours_to_theirs({"x": got})["x"]
     assert back.layout == theirs.layout and torch.equal(back.to_dense(), x)
 

@@ -35,7 +35,8 @@ CALLS = {
     "copies": lambda lib, t: [lib.select_copy(t(randn(3, 4)), 1, 2), *lib.split_copy(t(randn(3, 4)), 3, 1), *lib.unsafe_split_with_sizes(t(randn(3, 4)), [1, 3], -1),
                               lib.view_as_real_copy(lib.view_as_complex_copy(t(randn(3, 2)))), lib.detach_copy(t(randn(3)))],
     "slices": lambda lib, t: [lib.slice_copy(t(randn(5, 4)), *a) for a in ((), (1,), (0, 1), (-1, -3, 100, 2), (0, None, -1))],
-    "compressed_copies": lambda lib, t: [f(lib.eye(3).to_sparse_csr()) for f in (lib.crow_indices_copy, lib.col_indices_copy)],
+    "compressed_copies": lambda lib, t: [f(lib.eye(3).to_sparse_csr()) for f in (lib.crow_indices_copy, lib.col_indices_copy)]
+                                        + [f(lib.eye(3).to_sparse_csc()) for f in (lib.ccol_indices_copy, lib.row_indices_copy)],
     "cond": lambda lib, t: [lib.cond(p, lambda x, y: x * y, lambda x, y: x - y, (t(randn(3)), t(randn(3)))) for p in (True, lib.tensor([False]))],
     "while_loop": lambda lib, t: lib.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (lib.tensor(0), t(randn(3)))),
     "order": lambda lib, t: lib.tensor(t(randn(2, 3, 4)).permute(1, 2, 0).dim_order()),

@@ -77,3 +77,38 @@ def test_of_instances():
     for theirs, ours in zip(instances(torch), instances(flambeau), strict=True):
         mine = {name for name in vars(ours).keys() - vars(theirs).keys() if name.startswith("_") and not name.startswith("_fl_")}
         assert not mine - ELSEWHERE.keys(), type(ours).__name__
+
+
+def overridden(lib):
+    """Private methods that packages' classes replace, call, or call in the one that they replace."""
+    nn, data, d = (importlib.import_module(f"{lib.__name__}.{path}") for path in ("nn", "utils.data", "distributions"))
+
+    class Halved(data.DataLoader):
+        def _get_iterator(self):
+            return (batch / 2 for batch in super()._get_iterator())
+
+    yield [batch.tolist() for batch in Halved(range(4), batch_size=2)]
+    for kind in (nn.Embedding, nn.EmbeddingBag):
+
+        class Ones(kind):
+            def reset_parameters(self):
+                nn.init.ones_(self.weight)
+                self._fill_padding_idx_with_zero()
+
+        class Kept(kind):
+            def _fill_padding_idx_with_zero(self):
+                """The padding row is one like others."""
+
+        yield Ones(3, 2, padding_idx=1).weight.tolist()
+        yield bool((Kept(3, 2, padding_idx=1).weight[1] != 0).all())
+    yield d.OneHotCategorical(lib.ones(3))._param.tolist()
+    draws = d.Wishart(lib.tensor(5.0), lib.eye(2))._bartlett_sampling(lib.Size([3]))
+    yield tuple(draws.shape), bool((lib.linalg.eigvalsh(draws) > 0).all())
+
+
+def test_methods_that_are_replaced_and_called():
+    import torch
+
+    import flambeau
+
+    assert list(overridden(flambeau)) == list(overridden(torch))

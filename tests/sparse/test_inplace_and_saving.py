@@ -19,7 +19,10 @@ def other():
     return fl.sparse_coo_tensor([[0, 1], [0, 2]], [1.0, 2.0], (2, 3))
 
 
-LAYOUTS = {"coo": lambda x: x, "csr": lambda x: x.to_sparse_csr()}
+LAYOUTS = {
+    "coo": lambda x: x, "csr": lambda x: x.to_sparse_csr(), "csc": lambda x: x.to_sparse_csc(), "bsr": lambda x: x.to_sparse_bsr((1, 3)),
+    "bsc": lambda x: x.to_sparse_bsc((2, 1)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -166,3 +169,45 @@ def damaged(change):
 def test_files_that_lie(change, message):
     with pytest.raises(ValueError, match=message):
         fl.load(damaged(change))
+
+
+# ---------------------------------------------------------------- sizes
+
+
+def test_a_larger_size_keeps_places():
+    x = same = coo()
+    values = x._values()
+    assert x.sparse_resize_((4, 5), 2, 0) is same and x.shape == (4, 5) and x._values() is values
+    assert x.to_dense()[:2, :3].tolist() == coo().to_dense().tolist() and x.to_dense().sum().item() == 12
+    assert x.resize_as_(fl.eye(6).to_sparse()).shape == (6, 6) and fl.resize_as_(x, fl.eye(7).to_sparse()).shape == (7, 7)
+    assert (x @ fl.ones(7))[:2].tolist() == [3, 9] and (x + x).shape == (7, 7)
+    wide = fl.sparse_coo_tensor([[1]], [[2.0, 3.0]], (2, 2)).sparse_resize_((3, 3), 1, 1)
+    assert wide.to_dense().tolist() == [[0, 0, 0], [2, 3, 0], [0, 0, 0]]
+
+
+def test_any_size_without_places():
+    x = coo().sparse_resize_and_clear_((4, 5, 2), 2, 1)
+    assert x._nnz() == 0 and x.is_coalesced() and x.dense_dim() == 1 and x.to_dense().tolist() == fl.zeros(4, 5, 2).tolist()
+    assert x.sparse_resize_((1,), 1, 0).shape == (1,)
+
+
+@pytest.mark.parametrize("size", [((1, 1), 2, 0), ((2, 3), 1, 1), ((2, 3, 1), 3, 0), ((2, 3), 2, 1), ((2, -3), 2, 0)])
+def test_a_size_without_room_is_refused(size):
+    x = coo()
+    with pytest.raises(fl.ShapeError, match="sparse_resize_: size"):
+        x.sparse_resize_(*size)
+    assert x.to_dense().tolist() == coo().to_dense().tolist()
+    with pytest.raises(TypeError, match="resize_as_: other is a Tensor"):
+        x.resize_as_(fl.eye(3))
+    with pytest.raises(fl.AutogradError, match="a leaf Variable that requires grad"):
+        coo(True).sparse_resize_((4, 5), 2, 0)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_data_of_another_one(layout):
+    x, y = (LAYOUTS[layout](fl.sparse_coo_tensor([[0, 1], [0, 2]], [1.0, 2.0], size)) for size in ((2, 3), (4, 6)))
+    x.requires_grad_()
+    x.data = y
+    assert x.shape == (4, 6) and x.requires_grad and x.is_leaf and not y.requires_grad and fl.equal(x.detach().to_dense(), y.to_dense())
+    with pytest.raises(TypeError, match="data = Tensor"):
+        x.data = fl.ones(4, 6)

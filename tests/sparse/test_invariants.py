@@ -41,13 +41,14 @@ def test_the_switch():
         checked.disable()
 
 
-def test_layouts_that_are_not_here_are_refused():
+def test_a_layout_as_an_argument():
     made = fl.sparse_compressed_tensor([0, 1, 2], [1, 0], [2.0, 3.0], (2, 2), layout=fl.sparse_csr)
     assert made.layout is fl.sparse_csr and made.to_dense().tolist() == [[0, 2], [3, 0]]
-    for name in ("sparse_csc", "sparse_bsr", "sparse_bsc"):
-        with pytest.raises(NotImplementedError, match=f"there are no tensors of layout {name}"):
-            getattr(fl, f"{name}_tensor")([0, 1], [0], [1.0])
-    with pytest.raises(ValueError, match="layout = None"):
-        fl.sparse_compressed_tensor([0, 1], [0], [1.0])
-    with pytest.raises(NotImplementedError, match="strided"):
-        fl.sparse_compressed_tensor([0, 1], [0], [1.0], layout=fl.strided)
+    for layout in (None, fl.strided, fl.sparse_coo):
+        with pytest.raises(ValueError, match=r"layout = .*; expected one of flambeau.sparse_csr, flambeau.sparse_csc"):
+            fl.sparse_compressed_tensor([0, 1], [0], [1.0], layout=layout)
+
+
+def test_rows_of_a_column():
+    with pytest.raises(ValueError, match="sparse_csc_tensor: the rows of column 0 do not ascend"):
+        fl.sparse_csc_tensor([0, 2, 2], [1, 0], [1.0, 2.0], (2, 2), check_invariants=True)

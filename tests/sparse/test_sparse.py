@@ -437,7 +437,7 @@ ERRORS = [
     (lambda: X.exp_(), TypeError, "exp_: is not there for sparse tensors"),
     (lambda: fl.ones(2, 3).mul_(X), TypeError, "mul_: a sparse tensor is written to a dense one"),
     (lambda: fl.nn.Parameter(X), TypeError, r"Parameter: data is a sparse tensor \(flambeau.sparse_coo\); expected a dense one"),
-    (lambda: fl.nn.functional.linear(fl.ones(1, 3), X), TypeError, "weight or bias is a sparse tensor"),
+    (lambda: fl.nn.functional.linear(fl.ones(1, 3), fl.ones(4, 3), X), TypeError, "bias is a sparse tensor"),
 ]  # fmt: skip
 
 

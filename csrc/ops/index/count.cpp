@@ -74,27 +74,25 @@ void histc(const Tensor& x_in, int64_t bins, double low, double high, const Tens
 namespace {
 
 // put(i, place of keys[i] in the row of n elements in order), NaN being the largest. Some keys at a time halve their parts of the row
-// together, without jumps that would go either way: each waits for memory, not for the others.
+// together, without jumps that would go either way: each waits for memory, not for the others. The parts are those of the usual search, so
+// that places in rows which are in no order are PyTorch's, too.
 template <bool kRight, class T, class Put>
 void find_places(const T* row, int64_t n, const T* keys, int64_t count, const Put& put) {
   using W = std::conditional_t<is_half_type<T>, float, T>;
-  const auto passes = [](W m, W key) { return kRight ? m <= key : m < key; };  // keys but NaN
+  const auto passes = [](W m, W key) { return kRight ? !(key < m) & ((m == m) | (key != key)) : (m < key) | ((key != key) & (m == m)); };
   constexpr int64_t kTogether = 8;
   for (int64_t first = 0; first < count; first += kTogether) {
     W key[kTogether];
-    int64_t at[kTogether] = {};
-    for (int64_t k = 0; k < kTogether; ++k) key[k] = static_cast<W>(keys[std::min(first + k, count - 1)]);
-    int64_t left = n;
-    for (; left > 1; left -= left / 2) {
-      const int64_t half = left / 2;
-      for (int64_t k = 0; k < kTogether; ++k) at[k] += half & -static_cast<int64_t>(passes(static_cast<W>(row[at[k] + half - 1]), key[k]));
-    }
-    for (int64_t k = 0; k < std::min(kTogether, count - first); ++k) {
-      int64_t place = at[k] + (left == 1 && passes(static_cast<W>(row[at[k]]), key[k]) ? 1 : 0);
-      if (key[k] != key[k])
-        place = kRight ? n : std::partition_point(row, row + n, [](T m) { return static_cast<W>(m) == static_cast<W>(m); }) - row;
-      put(first + k, place);
-    }
+    int64_t low[kTogether] = {}, high[kTogether];
+    for (int64_t k = 0; k < kTogether; ++k) key[k] = static_cast<W>(keys[std::min(first + k, count - 1)]), high[k] = n;
+    for (int64_t left = n; left > 0; left /= 2)  // the most that is left of a part
+      for (int64_t k = 0; k < kTogether; ++k) {
+        const int64_t middle = (low[k] + high[k]) / 2;
+        const bool open = low[k] < high[k], up = open & passes(static_cast<W>(row[std::min(middle, n - 1)]), key[k]);
+        low[k] = up ? middle + 1 : low[k];
+        high[k] = open & !up ? middle : high[k];
+      }
+    for (int64_t k = 0; k < std::min(kTogether, count - first); ++k) put(first + k, low[k]);
   }
 }
 

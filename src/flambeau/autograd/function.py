@@ -27,13 +27,14 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._memory_format import strided
 from flambeau.autograd.modes import no_grad
 
-_is_coo, _is_csr = operator.attrgetter("is_sparse"), operator.attrgetter("is_sparse_csr")
+_layout, _dense = operator.attrgetter("layout"), frozenset((strided,))
 
 
 def _any_sparse(tensors: list[Tensor]) -> bool:
-    return any(map(_is_coo, tensors)) or any(map(_is_csr, tensors))
+    return not _dense.issuperset(map(_layout, tensors))
 
 
 def _is_sparse(x: Any) -> bool:
@@ -264,7 +265,7 @@ class Function:
             same = isinstance(out, Tensor) and any(out is t for t in tensors)
             if same and not any(out is d for d in dirty):
                 # With a history as a view, so that writes are refused: no gradient would know of them.
-                outputs[i] = out.view_as(out) if record and not (out.is_sparse or out.is_sparse_csr) else out.detach()
+                outputs[i] = out.view_as(out) if record and not _is_sparse(out) else out.detach()
         if record:
             for d in dirty:
                 if not any(out is d for out in outputs):

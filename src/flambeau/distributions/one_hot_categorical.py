@@ -34,6 +34,10 @@ class OneHotCategorical(Distribution):
         new.__dict__["_categorical"] = self._categorical.expand(batch_shape)
 
     @property
+    def _param(self) -> Tensor:
+        return self._categorical._param
+
+    @property
     def probs(self) -> Tensor:
         """Probabilities, which sum to 1."""
         return self._categorical.probs

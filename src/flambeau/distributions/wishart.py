@@ -118,7 +118,8 @@ class Wishart(ExponentialFamily):
         diagonal = v.diagonal(dim1=-2, dim2=-1)
         return self.df[..., None, None] * (v.square() + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
-    def _fl_bartlett(self, sample_shape: Shape) -> Tensor:
+    def _bartlett_sampling(self, sample_shape: Shape = ()) -> Tensor:
+        """Draws that may be singular (Bartlett, 1933)."""
         n = self._event_shape[0]
         freedom = self.df.unsqueeze(-1) - ops.arange(n, dtype=self._unbroadcasted_scale_tril.dtype)
         roots = Chi2(freedom, validate_args=False).rsample(sample_shape).sqrt()
@@ -133,14 +134,14 @@ class Wishart(ExponentialFamily):
         Warns:
             UserWarning: there were singular draws.
         """
-        draws = self._fl_bartlett(sample_shape)
+        draws = self._bartlett_sampling(sample_shape)
         singular = ~self.support.check(draws.detach())
         if bool(singular.any()):
             warn("Wishart: some draws are singular and are made again")
         for _ in range(10 if max_try_correction is None else max_try_correction):
             if not bool(singular.any()):
                 break
-            draws = ops.where(singular[..., None, None], self._fl_bartlett(sample_shape), draws)
+            draws = ops.where(singular[..., None, None], self._bartlett_sampling(sample_shape), draws)
             singular = ~self.support.check(draws.detach())
         return draws
 

@@ -96,7 +96,16 @@ def applied(kind: type[Function], x: Tensor, *args: Any) -> Tensor:
     return kind.apply(x, *args)  # type: ignore[no-any-return]
 
 
-class C2C(Function):
+class _AlongAxes(Function):
+    """Base of transforms along axes: all others are a batch to them, so the samples of a `vmap` are one more in front."""
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[int | None, ...], x: Tensor, dims: tuple[int, ...], *args: Any) -> Any:  # type: ignore[override]
+        """All samples by one call."""
+        return cls.apply(x, tuple(d + 1 if d >= 0 else d for d in dims), *args), 0
+
+
+class C2C(_AlongAxes):
     """y = F x along `dims`, or its inverse."""
 
     @staticmethod
@@ -111,7 +120,7 @@ class C2C(Function):
         return (dx.real if ctx.real else dx), None, None, None
 
 
-class R2C(Function):
+class R2C(_AlongAxes):
     """The transform of real x along `dims`: along the last of these the n // 2 + 1 entries that are not conjugates of others."""
 
     @staticmethod
@@ -127,7 +136,7 @@ class R2C(Function):
         return C2C.apply(resized(dy, dims[-1], ctx.n), dims, OTHER[norm], False).real, None, None
 
 
-class C2R(Function):
+class C2R(_AlongAxes):
     """The real numbers, n along the last of `dims`, of whose transform x is the half."""
 
     @staticmethod

@@ -34,6 +34,7 @@ _rules: dict[str, Rule] = {}
 _composed: dict[str, Rule] = {}
 _raw_rules: dict[str, Rule] = {}
 _warned: set[str] = set()
+_LIKE_FIRST = ("index", "source", "src")  # arguments that have as many axes as the first one
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -44,6 +45,11 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
         return function
 
     return register
+
+
+def rule_of(name: str) -> Rule | None:
+    """What `rule` registered for an op."""
+    return _rules.get(name)
 
 
 def composed(*names: str) -> Callable[[Rule], Rule]:
@@ -189,6 +195,10 @@ class BatchLevel(Level):
                 result = other(**found[1])
                 return self.loop(name, args, kwargs) if result is NotImplemented else result
             result = NotImplemented if found is None else self._by_rule(name, *found)
+            if result is NotImplemented and found is not None:
+                result = self._of_numbers(name, *found)
+            if result is NotImplemented and found is not None and _in_place(name):
+                result = self._copied_back(name, args, kwargs)
         if result is NotImplemented:
             return self.loop(name, args, kwargs)
         return args[0] if _in_place(name) else self._wrapped(result)
@@ -241,7 +251,8 @@ class BatchLevel(Level):
             return NotImplemented
         rank = len(shape_of(x))
         if rank == 0:
-            return self._axes_of_number(name, entry, given, x)
+            return NotImplemented
+        given = dict(given)
         for arg in entry.args:
             if arg.type == "dim":
                 given[arg.name] = self.axis(name, arg.name, given.get(arg.name, arg.default), rank)
@@ -254,12 +265,34 @@ class BatchLevel(Level):
         given[entry.args[0].name] = x._value
         return call_of(name)(**given)
 
-    def _axes_of_number(self, name: str, entry: Overload, given: dict[str, Any], x: Batched) -> Any:
-        """A reduction of a 0-d sample is one over an axis of size 1."""
-        kinds = [arg for arg in entry.args if arg.type.startswith("dim[")]
-        if len(kinds) != 1 or not all(d in (0, -1) for d in _listed(given.get(kinds[0].name))) or given.get("keepdim"):
+    def _of_numbers(self, name: str, entry: Overload, given: dict[str, Any]) -> Any:
+        """Samples without axes, of which an op is told the only one: it is one of size 1, and the result's shape that of a sample's."""
+        x = given[entry.args[0].name]
+        kinds = [arg for arg in entry.args if arg.type.startswith("dim")]
+        if not kinds or not isinstance(x, Tensor) or shape_of(x) or _in_place(name):
             return NotImplemented
-        return call_of(name)(**{**given, entry.args[0].name: ops.unsqueeze(x._value, 1), kinds[0].name: (1,)})
+        if not all(d in (0, -1) for arg in kinds for d in _listed(given.get(arg.name, arg.default))):
+            return NotImplemented  # the op's own error
+        numbers = [n for n in (entry.args[0].name, *_LIKE_FIRST) if isinstance(given.get(n), Tensor) and not shape_of(given[n])]
+        wide = {**given, **{n: self.wrap(ops.unsqueeze(self.full(given[n]), 1)) for n in numbers}}
+        result = self._by_rule(name, entry, wide)
+        if result is NotImplemented:
+            return NotImplemented
+        bare = replaced(given.values(), lambda v: ops.empty(shape_of(v), dtype=dtype_of(v), device="meta"))
+        expected = call_of(name)(**dict(zip(given, bare, strict=True)))
+        return tree_map(lambda y, like: ops.view(y, (self.size, *like.shape)), result, expected)
+
+    def _copied_back(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What the form that returns a new tensor gives, written to the tensor."""
+        x = args[0]
+        self.check_written(name, x)
+        if not hasattr(ops, name[:-1]):
+            return NotImplemented
+        value = ops.clone(x._value) if _C.is_grad_enabled() else x._value  # a gradient may read what is written over
+        result = self.run(name[:-1], (self.wrap(value), *args[1:]), kwargs)
+        if not isinstance(result, Tensor) or shape_of(result) != shape_of(x):
+            return NotImplemented
+        return ops.copy_(x._value, self.full(result))
 
     def axis(self, name: str, what: str, dim: Any, rank: int) -> int:
         """Where an axis of a sample is in the value."""

@@ -31,6 +31,12 @@ def attention(
     return ops.matmul(ops.softmax(scores, -1), v)
 
 
+def _without_tangents(x: Any) -> Any:
+    while isinstance(x, Wrapped) and x._level.size is None:
+        x = x._parts()[0]
+    return x
+
+
 def _affine(y: Any, weight: Any, bias: Any, axes: tuple[int, ...] | None = None) -> Any:
     """y * weight + bias, of which the axes are given another shape first."""
     for part, op in ((weight, ops.mul), (bias, ops.add)):
@@ -86,10 +92,8 @@ def _batch_norm(
     if training or running_mean is None:
         if training and running_mean is not None:
             with no_grad():  # the statistics are state, which has no tangent
-                value = x
-                while isinstance(value, Wrapped) and value._level.size is None:
-                    value = value._parts()[0]
-                ops.batch_norm(value, running_mean, running_var, None, None, True, momentum, eps)
+                mean, var = _without_tangents(running_mean), _without_tangents(running_var)
+                ops.batch_norm(_without_tangents(x), mean, var, None, None, True, momentum, eps)
         y = _normal(x, (0, *range(2, len(shape_of(x)))), eps)
     else:
         scale = ops.rsqrt(ops.add(running_var, eps))
@@ -108,17 +112,47 @@ def _cross_entropy(
         wanted = ops.add(ops.mul(target, 1 - label_smoothing), label_smoothing / classes)
         loss = ops.neg(ops.sum(_affine(ops.mul(scores, wanted), weights, None), (axis,)))
         return _reduced(loss, reduction, math.prod(shape_of(loss)))
+    loss, share, counted = _of_classes(scores, target, weight, ignore_index)
+    if label_smoothing:
+        everywhere = ops.where(counted, ops.neg(ops.sum(_affine(scores, weights, None), (axis,))), 0.0)
+        loss = ops.add(ops.mul(loss, 1 - label_smoothing), ops.mul(everywhere, label_smoothing / classes))
+    return _reduced(loss, reduction, ops.sum(share))
+
+
+def _nll_loss(x: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100) -> Any:
+    if weight is None:
+        return NotImplemented
+    loss, share, _ = _of_classes(x, target, weight, ignore_index)
+    return _reduced(loss, reduction, ops.sum(share))
+
+
+def _of_classes(scores: Any, target: Any, weight: Any, ignore_index: int) -> tuple[Any, Any, Any]:
+    """The loss of each target, how much it counts, and which count at all."""
+    axis = 0 if len(shape_of(scores)) == 1 else 1
     counted = ops.ne(target, ignore_index)
     at = ops.where(counted, target, 0)
     share = counted.to(dtype_of(scores))
     if weight is not None:
         share = ops.mul(share, ops.reshape(ops.index_select(weight, 0, ops.reshape(at, (-1,))), shape_of(at)))
     picked = ops.squeeze(ops.gather(scores, axis, ops.unsqueeze(at, axis)), (axis,))
-    loss = ops.neg(ops.mul(picked, share))
-    if label_smoothing:
-        everywhere = ops.where(counted, ops.neg(ops.sum(_affine(scores, weights, None), (axis,))), 0.0)
-        loss = ops.add(ops.mul(loss, 1 - label_smoothing), ops.mul(everywhere, label_smoothing / classes))
-    return _reduced(loss, reduction, ops.sum(share))
+    return ops.neg(ops.mul(picked, share)), share, counted
+
+
+def _binary_cross_entropy(x: Any, target: Any, weight: Any = None, reduction: int = 1) -> Any:
+    if weight is None:
+        return NotImplemented
+    return _reduced(ops.mul(ops.binary_cross_entropy(x, target, None, 0), weight), reduction, math.prod(shape_of(x)))
+
+
+def _binary_cross_entropy_with_logits(x: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = 0) -> Any:
+    if weight is None and pos_weight is None:
+        return NotImplemented
+    if pos_weight is None:
+        loss = ops.binary_cross_entropy_with_logits(x, target)
+    else:
+        more = ops.add(ops.mul(ops.sub(pos_weight, 1), target), 1)
+        loss = ops.add(ops.mul(ops.sub(1, target), x), ops.mul(more, ops.softplus(ops.neg(x))))
+    return _reduced(loss if weight is None else ops.mul(loss, weight), reduction, math.prod(shape_of(x)))
 
 
 def _reduced(loss: Any, reduction: int, count: Any) -> Any:
@@ -127,10 +161,13 @@ def _reduced(loss: Any, reduction: int, count: Any) -> Any:
 
 COMPOSITIONS: dict[str, Callable[..., Any]] = {
     "batch_norm": _batch_norm,
+    "binary_cross_entropy": _binary_cross_entropy,
+    "binary_cross_entropy_with_logits": _binary_cross_entropy_with_logits,
     "cross_entropy": _cross_entropy,
     "group_norm": _group_norm,
     "instance_norm": _instance_norm,
     "layer_norm": _layer_norm,
+    "nll_loss": _nll_loss,
     "rms_norm": _rms_norm,
     "scaled_dot_product_attention": attention,
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau.func._batched import BatchLevel, has_batch
+from flambeau.func._batched import BatchLevel, has_batch, rule_of
 from flambeau.func._levels import active, replaced, shape_of
 from flambeau.func._table import bound, call_of
 
@@ -58,7 +58,8 @@ def _draw(level: BatchLevel, name: str, args: Sequence[Any], kwargs: Mapping[str
         return level.wrap(call_of(name)(**{**given, "size": (level.size, *sizes)}))
     if found[0].batch == "each":
         return _each(level, name, args, kwargs)
-    return level.loop(name, args, kwargs, lambda: None)
+    result = own(level, **given) if (own := rule_of(found[0].name)) else NotImplemented
+    return level.loop(name, args, kwargs, lambda: None) if result is NotImplemented else level.wrap(result)
 
 
 def _is_random(name: str, given: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ The tangent of an output that has no derivative (a comparison, an index) is left
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flambeau import _C
@@ -21,7 +21,7 @@ from flambeau._C import Tensor, ops
 from flambeau._tensor import broadcast_shapes
 from flambeau.autograd.modes import enable_grad
 from flambeau.func._compositions import COMPOSITIONS
-from flambeau.func._levels import Level, Tensors, Wrapped, dtype_of, replaced, shape_of
+from flambeau.func._levels import Level, Tensors, Wrapped, dtype_of, held_by, replaced, shape_of
 from flambeau.func._pullback import batches_of, finished, plain_parts, pullback, stand_in
 from flambeau.func._table import Overload, bound, call_of, overloads
 from flambeau.func._tree import flatten, tree_map
@@ -134,6 +134,15 @@ class DualLevel(Level):
             return self._linear_method(name, args, kwargs)
         known = overloads(name)
         found = bound(name, args, kwargs) if known else None
+        if known and found is None:  # such as narrow(x, dim, a tensor, length): the op tells which form it is
+            given = {str(i): value for i, value in enumerate((*args, *kwargs.values()))}
+            if any(map(self._within, given.values())):
+                count = len(args)
+                call = call_of(name)
+                again = not any(entry.draws for entry in known)
+                return self.transposed(
+                    lambda **v: call(*list(v.values())[:count], **dict(zip(kwargs, list(v.values())[count:], strict=True))), given, again
+                )
         if found is None or not any(map(self._within, found[1].values())):
             return call_of(name)(*replaced(args, self.primal), **self._primals(kwargs))
         if name.startswith("new_") or name.endswith("_like"):  # may be written to, so that it needs a tangent
@@ -166,11 +175,11 @@ class DualLevel(Level):
 
     def _linear(self, name: str, entry: Overload, given: dict[str, Any], duals: list[str]) -> Any:
         """The op of each tangent, with what its gradient does not read at zero."""
-        if entry.body == "view":
-            self._own(given[entry.args[0].name])
         call = call_of(name)
         plain = {key: replaced([value], self.primal)[0] for key, value in given.items()}
         result = call(**plain)
+        if len(duals) == 1 and self.holds(x := given[duals[0]]) and _shares(flatten(result)[0], x._primal):
+            return self._view(x, result, lambda t: call(**{**plain, duals[0]: t}))
         tangents = []
         for key in duals:
             read = entry.linear[key]
@@ -183,7 +192,7 @@ class DualLevel(Level):
         total = tangents[0]
         for more in tangents[1:]:
             total = tree_map(ops.add, total, more)
-        return self._joined(result, total, family=entry.body == "view")
+        return self._joined(result, total)
 
     def _linear_method(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         x, *others = args
@@ -191,14 +200,23 @@ class DualLevel(Level):
         others, keywords = replaced(others, self.primal), self._primals(kwargs)
         if not self.holds(x):
             return call(x, *others, **keywords)
-        if name != "to":
-            self._own(x)
-        return self._joined(call(x._primal, *others, **keywords), call(x._tangent, *others, **keywords), family=name != "to")
+        result = call(x._primal, *others, **keywords)
+        if _shares(flatten(result)[0], x._primal):
+            return self._view(x, result, lambda t: call(t, *others, **keywords))
+        return self._joined(result, call(x._tangent, *others, **keywords))
+
+    def _view(self, x: Dual, result: Any, call: Callable[[Tensor], Any]) -> Any:
+        """What a function gives that returns views: that of the tangent is a view, too."""
+        self._own(x)
+        return self._joined(result, call(x._tangent), family=True)
 
     def _own(self, x: Dual) -> None:
         """Before a view of x is made: what is written to one tangent, the other has to see, and nobody else."""
-        if not x._family and not x._owned:
-            x._tangent = ops.clone(x._tangent)
+        like, t = held_by(x._primal), x._tangent
+        if not x._family and type(t) is Tensor and t.stride() != like.stride() and t.shape == like.shape:
+            x._tangent = ops.copy_(ops.empty_like(like), t)  # so that what is a view of the primal is none by a copy of the tangent
+        elif not x._family and not x._owned:
+            x._tangent = ops.clone(t)
         x._family = True
 
     def _joined(self, result: Any, tangent: Any, family: bool = False) -> Any:
@@ -251,6 +269,7 @@ class DualLevel(Level):
         keep = _C.is_grad_enabled()
         keys = list(given)
         leaves, build = flatten([list(v) if type(v) in (tuple, list) else v for v in given.values()])
+        originals = list(leaves)
         own = batches_of(self.primal(leaf) for leaf in leaves)
         # Of one primal with a batch of directions the op is called for a batch, too, if it may be called twice.
         levels = batches_of(leaves) if again else own
@@ -266,6 +285,14 @@ class DualLevel(Level):
                     leaves[i] = xs[-1]
             result = call(**dict(zip(keys, build(leaves), strict=True)))
             outs, remake = flatten(result)
+            at = [i for i, leaf in enumerate(originals) if self.holds(leaf)]
+            if len(at) == 1 and _shares(outs, originals[at[0]]._primal):
+                part = at[0]
+
+                def of(x: Tensor) -> Any:
+                    return call(**dict(zip(keys, build([*originals[:part], x, *originals[part + 1 :]]), strict=True)))
+
+                return self._view(originals[part], of(originals[part]._primal), of)
             at = [i for i, y in enumerate(outs) if _has_gradient(y)]
             ys = [outs[i] for i in at]
             us = [stand_in(ops.zeros_like(y), levels, False) for y in ys]
@@ -330,6 +357,13 @@ class DualLevel(Level):
             f"jvp: {name} would write a value with a tangent to a tensor of shape {list(shape_of(x))} that has none; use the form that "
             "returns a new tensor, or write to one that is made of an input (zeros_like, new_zeros)"
         )
+
+
+def _shares(results: Sequence[Any], x: Tensor) -> bool:
+    """True if there are tensors among results, and each lies in the memory of x."""
+    memory = held_by(x)._storage_ptr()
+    found = [held_by(y)._storage_ptr() == memory for y in results if isinstance(y, Tensor)]
+    return bool(found) and all(found)
 
 
 def _has_gradient(y: Any) -> bool:

@@ -147,6 +147,15 @@ def dtype_of(x: Tensor) -> Any:
     return x._kind if isinstance(x, Wrapped) else x.dtype
 
 
+def has_tangent(x: Tensor) -> bool:
+    """True for what forward mode follows, also inside of batches."""
+    while isinstance(x, Wrapped):
+        if x._level.size is None:
+            return True
+        x = x._parts()[0]
+    return False
+
+
 def held_by(x: Tensor) -> Tensor:
     """All that a wrapped tensor stands for in one plain tensor: every sample of a batch, without tangents."""
     while isinstance(x, Wrapped):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from flambeau import _C
 from flambeau._C import Size, Tensor, ops
-from flambeau.func._batched import BatchLevel, has_batch, raw_rule
+from flambeau.func._batched import BatchLevel, raw_rule
 from flambeau.func._levels import dtype_of, shape_of
 from flambeau.func._table import call_of
 
@@ -71,9 +71,12 @@ def _same_axes(name: str) -> None:
 
     def run(level: BatchLevel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         x, *others = args
-        if has_batch(level, (*others, *kwargs.values())):
-            return NotImplemented
-        value = call_of(name)(x._value, *others, **kwargs)
+        # Of another tensor, `to` takes type and place.
+        others = [level.full(v) if isinstance(v, Tensor) else v for v in others]
+        given = {k: level.full(v) if isinstance(v, Tensor) else v for k, v in kwargs.items()}
+        value = call_of(name)(x._value if level.holds(x) else x, *others, **given)
+        if not level.holds(x):
+            return value
         return x if value is x._value else level.wrap(value)
 
     raw_rule(name)(run)
@@ -113,6 +116,33 @@ def _refuse(names: Sequence[str], why: str) -> None:
         raise RuntimeError(f"vmap: {why}")
 
     raw_rule(*names)(run)
+
+
+def _register_steps(name: str) -> None:
+    """Ends that are tensors without axes: numbers of each sample."""
+
+    def steps(level: BatchLevel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        names = ("start", "end", "steps", "base")
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        start, end, count = (given.pop(n, None) for n in names[:3])
+        base = given.pop("base", 10.0)
+        kind = given.get("dtype") or _C.get_default_dtype()
+        ends = [v.detach().to(_C.float64) if isinstance(v, Tensor) else v for v in (start, end)]
+        if kind.is_complex or len(args) > len(names) or count is None or any(isinstance(v, Tensor) and shape_of(v) for v in (start, end)):
+            return NotImplemented
+        at = ops.arange(count, dtype=_C.float64)
+        step = ops.mul(ops.sub(ends[1], ends[0]), 1 / max(count - 1, 1)) if isinstance(ends[1], Tensor) else None
+        if step is None:
+            step = ops.mul(ops.sub(ends[0], ends[1]), -1 / max(count - 1, 1))
+        up, down = ops.add(ops.mul(step, at), ends[0]), ops.add(ops.mul(step, ops.sub(at, count - 1)), ends[1])
+        y = ops.where(ops.lt(at, (count + 1) // 2), up, down)
+        return (y if name == "linspace" else ops.pow(base, y)).to(kind)
+
+    raw_rule(name)(steps)
+
+
+for _name in ("linspace", "logspace"):
+    _register_steps(_name)
 
 
 _refuse(

@@ -41,10 +41,24 @@ def _householder_product(level: BatchLevel, a: Any, tau: Any) -> Any:
     return ops.linalg_householder_product(level.full(a), level.full(tau))
 
 
-@rule("vector_product")
-def _vector_product(level: BatchLevel, a: Any, b: Any, dim: int) -> Any:
-    rank = max(len(shape_of(a)), len(shape_of(b)))
-    return ops.vector_product(_with_rank(level, a, rank), _with_rank(level, b, rank), level.axis("cross", "dim", dim, rank))
+@rule("linalg_solve_triangular")
+def _solve_triangular(level: BatchLevel, A: Any, B: Any, **given: Any) -> Any:
+    rank = max(len(shape_of(A)), len(shape_of(B)))
+    if min(len(shape_of(A)), len(shape_of(B))) < 2:
+        return NotImplemented
+    return ops.linalg_solve_triangular(_with_rank(level, A, rank), _with_rank(level, B, rank), **given)
+
+
+def _register_cross(name: str) -> None:
+    def cross(level: BatchLevel, a: Any, b: Any, dim: int) -> Any:
+        rank = max(len(shape_of(a)), len(shape_of(b)))
+        return getattr(ops, name)(_with_rank(level, a, rank), _with_rank(level, b, rank), level.axis("cross", "dim", dim, rank))
+
+    rule(name)(cross)
+
+
+for _name in ("vector_product", "vector_product_real"):
+    _register_cross(_name)
 
 
 def _with_rank(level: BatchLevel, x: Any, rank: int) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau.func._batched import BatchLevel, composed, rule
-from flambeau.func._compositions import attention
+from flambeau.func._compositions import COMPOSITIONS, attention
 from flambeau.func._levels import dtype_of, shape_of
 from flambeau.func._tree import tree_map
 
@@ -32,7 +32,7 @@ for _name, _axes in {
     "max_pool1d_with_indices": 2, "avg_pool1d": 2, "adaptive_avg_pool1d": 2, "adaptive_max_pool1d_with_indices": 2,
     "max_pool1d": 2, "max_pool1d_values": 2,
     "max_pool2d_with_indices": 3, "avg_pool2d": 3, "adaptive_avg_pool2d": 3, "adaptive_max_pool2d_with_indices": 3,
-    "max_pool2d": 3, "max_pool2d_values": 3, "max_pool3d": 4, "avg_pool3d": 4,
+    "max_pool2d": 3, "max_pool2d_values": 3, "max_pool3d": 4, "avg_pool3d": 4, "im2col": 3, "col2im": 2,
 }.items():  # fmt: skip
     _register_fold(_name, _axes)
 
@@ -105,23 +105,30 @@ def _batch_norm(
         return NotImplemented
     value = level.full(x)
     shape = shape_of(value)
-    shared = not any(level.holds(t) for t in (running_mean, running_var))
-    if training and running_mean is not None and shared:
-        raise RuntimeError(
-            "vmap: batch_norm would write each sample's statistics to running_mean and running_var, which all samples share; use eval(), "
-            "a BatchNorm with track_running_stats=False, or map over the buffers, too"
-        )
     scale = (-1, *(1,) * (rank - 2))
-    if not training and shared:
-        own = not (level.holds(weight) or level.holds(bias))
+    stats = (running_mean, running_var)
+    own = level.holds(weight) or level.holds(bias)
+    affine = (None, None) if own else (weight, bias)
+    if training and running_mean is not None and not all(map(level.holds, stats)):
+        if level.holds(x) or any(map(level.holds, stats)):
+            raise RuntimeError(
+                "vmap: batch_norm would write each sample's statistics to running_mean and running_var, which all samples share; use "
+                "eval(), a BatchNorm with track_running_stats=False, or map over the buffers, too"
+            )
+        y = ops.batch_norm(x, running_mean, running_var, None, None, True, momentum, eps)
+        return level.full(_scaled(level.wrap(level.full(y)), weight, bias, scale))
+    if not training and not any(map(level.holds, stats)):
         merged = ops.reshape(value, (shape[0] * shape[1], *shape[2:]))
-        affine = (weight, bias) if own else (None, None)
         y = ops.view(ops.batch_norm(merged, running_mean, running_var, affine[0], affine[1], False, momentum, eps), shape)
-        return y if own else level.full(_scaled(level.wrap(y), weight, bias, scale))
+        return level.full(_scaled(level.wrap(y), weight, bias, scale)) if own else y
     # [B, N, C, *] -> [N, B C, *]
     wide = ops.reshape(ops.transpose(value, 0, 1), (shape[1], shape[0] * shape[2], *shape[3:]))
-    stats = [None if t is None else ops.view(level.full(t), (-1,)) for t in (running_mean, running_var)]
-    y = ops.batch_norm(wide, stats[0], stats[1], None, None, training, momentum, eps)
+    flat = [None if t is None else ops.reshape(level.full(t), (-1,)) for t in stats]
+    y = ops.batch_norm(wide, flat[0], flat[1], None, None, training, momentum, eps)
+    if training:
+        for t, new in zip(stats, flat, strict=True):
+            if t is not None and new is not None and not t._value.is_contiguous():  # of which `new` is a copy
+                ops.copy_(t._value, ops.view(new, shape_of(t._value)))
     y = ops.transpose(ops.reshape(y, (shape[1], shape[0], *shape[2:])), 0, 1)
     return level.full(_scaled(level.wrap(y), weight, bias, scale))
 
@@ -145,8 +152,11 @@ def _register_loss(name: str, default: int) -> None:
     """Losses of elements by elements, reduced in the default way where none is said."""
 
     def loss(level: BatchLevel, x: Any, target: Any, *args: Any, reduction: int = default, **given: Any) -> Any:
-        if any(isinstance(v, Tensor) for v in given.values()) or shape_of(x) != shape_of(target):
+        rank = len(shape_of(x))
+        weights = {k: v for k, v in given.items() if isinstance(v, Tensor)}
+        if shape_of(x) != shape_of(target) or any(len(shape_of(w)) > rank for w in weights.values()):
             return NotImplemented
+        given |= {k: level.aligned(w, rank) if level.holds(w) else w for k, w in weights.items()}
         return _reduced(ops_of(name)(level.full(x), level.full(target), reduction=0, **given), reduction)
 
     rule(name)(loss)
@@ -165,7 +175,8 @@ def _register_classes(name: str) -> None:
         level: BatchLevel, x: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100, **given: Any
     ) -> Any:
         if level.holds(weight):
-            return NotImplemented
+            found = COMPOSITIONS[name](x, target, weight, reduction, ignore_index, **given)
+            return NotImplemented if found is NotImplemented else level.full(found)
         rank = len(shape_of(x))
         scores, wanted = level.full(x), level.full(target)
         shape = shape_of(scores)
@@ -205,27 +216,79 @@ composed("scaled_dot_product_attention")(attention)
 @composed("prelu")
 def _prelu(x: Any, weight: Any) -> Any:
     rank = len(shape_of(x))
-    slope = ops.reshape(weight, (-1, *(1,) * (rank - 2))) if rank >= 2 and math.prod(shape_of(weight)) > 1 else weight
+    count = math.prod(shape_of(weight))
+    slope = ops.reshape(weight, (-1, *(1,) * (rank - 2)) if rank >= 2 and count > 1 else () if count == 1 else (-1,))
     return ops.where(ops.gt(x, 0), x, ops.mul(x, slope))
+
+
+def _beyond(at: Tensor, index: Tensor, count: int, all_of_them: int) -> Tensor:
+    """Positions `at` in the table of all samples, beyond it where `index` is no row of a sample's."""
+    return ops.where(ops.logical_or(ops.lt(index, 0), ops.ge(index, count)), all_of_them, at)
 
 
 def _register_embedding(name: str) -> None:
     def embedding(level: BatchLevel, weight: Any, indices: Any, padding_idx: int = -1) -> Any:
         if not level.holds(weight):
             return ops_of(name)(weight, indices._value, padding_idx)
-        if padding_idx != -1:
-            return NotImplemented
         count, width = shape_of(weight)
         at = level.full(indices)
         first = ops.view(ops.arange(level.size, dtype=dtype_of(at)) * count, (level.size, *(1,) * len(shape_of(indices))))
         # The gradient of the table of all samples' rows goes on to their weights, which no sparse one does.
-        return ops.embedding(ops.reshape(weight._value, (level.size * count, width)), ops.add(at, first))
+        table = ops.reshape(weight._value, (level.size * count, width))
+        rows = ops.embedding(table, _beyond(ops.add(at, first), at, count, level.size * count))
+        if padding_idx == -1:
+            return rows
+        filler = ops.unsqueeze(ops.eq(at, padding_idx % count), -1)
+        return ops.where(filler, rows.detach(), rows)
 
     rule(name)(embedding)
 
 
 for _name in ("embedding", "embedding_sparse"):
     _register_embedding(_name)
+
+
+@rule("nextafter")
+def _nextafter(level: BatchLevel, a: Any, b: Any) -> Any:
+    return level.each("nextafter", (a, b), {})
+
+
+@rule("grid_sample")
+def _grid_sample(level: BatchLevel, x: Any, grid: Any, *args: Any, **given: Any) -> Any:
+    if len(shape_of(x)) != len(shape_of(grid)) or shape_of(x)[:1] != shape_of(grid)[:1]:
+        return NotImplemented
+    y = ops.grid_sample(_in_rows(level, x, 0), _in_rows(level, grid, 0), *args, **given)
+    return _as_samples(level, y, 0)
+
+
+@rule("multi_margin_rows")
+def _multi_margin_rows(level: BatchLevel, x: Any, target: Any, p: int, margin: float, weight: Any = None) -> Any:
+    own = level.holds(weight)
+    y = _as_samples(level, ops.multi_margin_rows(_in_rows(level, x, 0), _in_rows(level, target, 0), p, margin, None if own else weight), 0)
+    return ops.mul(y, ops.gather(weight._value, 1, level.full(target))) if own else y
+
+
+@rule("multinomial")
+def _multinomial(level: BatchLevel, x: Any, num_samples: int, replacement: bool = False, generator: Any = None) -> Any:
+    """Draws of all samples, each its own."""
+    shape = shape_of(x)
+    if len(shape) not in (1, 2):
+        return NotImplemented
+    rows = ops.reshape(level.full(x), (-1, shape[-1]))
+    return ops.view(ops.multinomial(rows, num_samples, replacement, generator=generator), (level.size, *shape[:-1], num_samples))
+
+
+@rule("dirichlet_draw")
+def _dirichlet_draw(level: BatchLevel, concentration: Any, generator: Any = None) -> Any:
+    return ops.dirichlet_draw(level.full(concentration), generator=generator) if shape_of(concentration) else NotImplemented
+
+
+@rule("ctc_loss")
+def _ctc_loss(level: BatchLevel, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0) -> Any:
+    if len(shape_of(log_probs)) != 3 or len(shape_of(input_lengths)) != 1 or len(shape_of(target_lengths)) != 1:
+        return NotImplemented
+    words, times, lengths = (_in_rows(level, t, 0) for t in (targets, input_lengths, target_lengths))
+    return _as_samples(level, ops.ctc_loss(_in_rows(level, log_probs, 1), words, times, lengths, blank), 0)
 
 
 def _register_rows(name: str) -> None:

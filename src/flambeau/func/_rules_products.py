@@ -7,7 +7,14 @@ from typing import Any
 from flambeau._C import Tensor, ops
 from flambeau.func._batched import BatchLevel, composed, rule
 from flambeau.func._levels import shape_of
-from flambeau.func._shared import SharedConvolution, grouped_convolution, is_shared, shared_linear
+from flambeau.func._shared import (
+    SharedConvolution,
+    grouped,
+    grouped_convolution,
+    is_shared,
+    shared_linear,
+    ungrouped,
+)
 
 
 @rule("linear")
@@ -185,7 +192,7 @@ def _register_convolution(axes: int) -> None:
                 y = ops.add(y, ops.view(own_bias, (-1, *(1,) * axes)))
         if level.holds(bias):
             channels = shape_of(bias)[0]
-            y = ops.add(y, ops.view(bias._value, (level.size, *(() if single else (1,)), channels, *(1,) * axes)))
+            y = ops.add(y, ops.reshape(bias._value, (level.size, *(() if single else (1,)), channels, *(1,) * axes)))
         return y
 
     rule(name)(convolution)
@@ -198,15 +205,32 @@ for _axes in (1, 2, 3):
 def _register_transposed(axes: int) -> None:
     name = f"conv_transpose{axes}d"
 
-    def transposed(level: BatchLevel, x: Any, weight: Any, bias: Any = None, **how: Any) -> Any:
-        if level.holds(weight) or level.holds(bias) or len(shape_of(x)) not in (axes + 1, axes + 2):
+    def transposed(
+        level: BatchLevel, x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+        groups: int = 1, dilation: Any = 1,
+    ) -> Any:  # fmt: skip
+        rank = len(shape_of(x))
+        if rank not in (axes + 1, axes + 2) or len(shape_of(weight)) != axes + 2:
             return NotImplemented
-        value = x._value
-        if len(shape_of(x)) == axes + 1:
-            return getattr(ops, name)(value, weight, bias, **how)
+        single = rank == axes + 1
+        value = level.full(x)
+        own_bias = bias if not level.holds(bias) else None
+        how = (stride, padding, output_padding)
         shape = shape_of(value)
-        y = getattr(ops, name)(ops.reshape(value, (shape[0] * shape[1], *shape[2:])), weight, bias, **how)
-        return ops.view(y, (shape[0], shape[1], *shape_of(y)[1:]))
+        if not level.holds(weight):
+            merged = value if single else ops.reshape(value, (shape[0] * shape[1], *shape[2:]))
+            y = getattr(ops, name)(merged, weight, own_bias, *how, groups, dilation)
+            y = y if single else ops.view(y, (shape[0], shape[1], *shape_of(y)[1:]))
+        else:
+            flat = ops.reshape(weight._value, (-1, *shape_of(weight)[1:]))
+            wide = grouped(ops.unsqueeze(value, 1) if single else value)
+            y = ungrouped(getattr(ops, name)(wide, flat, None, *how, groups * level.size, dilation), level.size)
+            y = ops.squeeze(y, (1,)) if single else y
+            if own_bias is not None:
+                y = ops.add(y, ops.view(own_bias, (-1, *(1,) * axes)))
+        if level.holds(bias):
+            y = ops.add(y, ops.reshape(bias._value, (level.size, *(() if single else (1,)), *shape_of(bias), *(1,) * axes)))
+        return y
 
     rule(name)(transposed)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau.func._batched import BatchLevel, composed, rule
-from flambeau.func._levels import shape_of
+from flambeau.func._batched import BatchLevel, composed, raw_rule, rule
+from flambeau.func._levels import Wrapped, dtype_of, held_by, shape_of
 
 
 def _sizes(size: Any) -> tuple[int, ...]:
@@ -63,9 +63,9 @@ def _unsqueeze(level: BatchLevel, x: Any, dim: int) -> Any:
 
 
 @rule("squeeze")
-def _squeeze(level: BatchLevel, x: Any, dim: Any = ()) -> Any:
+def _squeeze(level: BatchLevel, x: Any, dim: Any = None) -> Any:
     shape = shape_of(x)
-    if dim == ():
+    if dim is None:
         dims = [d + 1 for d, s in enumerate(shape) if s == 1]
     else:
         dims = [level.axis("squeeze", "dim", d, max(len(shape), 1)) for d in _sizes(dim)]
@@ -118,6 +118,8 @@ def _split(level: BatchLevel, x: Any, split_size: Any, dim: int = 0) -> Any:
 @rule("cat")
 def _cat(level: BatchLevel, tensors: Sequence[Tensor], dim: int = 0) -> Any:
     rank = max(len(shape_of(x)) for x in tensors)
+    if rank != 1:
+        tensors = [x for x in tensors if shape_of(x) != (0,)]  # that fits everywhere
     if rank == 0 or any(len(shape_of(x)) != rank for x in tensors):
         return NotImplemented
     return ops.cat([level.full(x) for x in tensors], level.axis("cat", "dim", dim, rank))
@@ -209,6 +211,110 @@ def _aminmax(level: BatchLevel, x: Any, dim: Any = None, keepdim: bool = False) 
     if dim is None:
         return NotImplemented if keepdim else ops.aminmax(_flat(level, x), dim=1)
     return ops.aminmax(x._value, dim=level.axis("aminmax", "dim", dim, rank), keepdim=keepdim)
+
+
+@rule("flip")
+def _flip(level: BatchLevel, x: Any, dims: Any) -> Any:
+    rank = len(shape_of(x))
+    return ops.flip(x._value, tuple(level.axis("flip", "dims", d, rank) for d in _sizes(dims)))
+
+
+def _register_flip(name: str, dim: int) -> None:
+    composed(name)(lambda x: ops.flip(x, (dim,)) if len(shape_of(x)) > dim else NotImplemented)
+
+
+_register_flip("fliplr", 1)
+_register_flip("flipud", 0)
+
+
+@composed("diff")
+def _diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    parts = [t for t in (prepend, x, append) if t is not None]
+    rank = len(shape_of(x))
+    if n < 0 or not -rank <= dim < rank or any(len(shape_of(t)) != rank for t in parts):
+        return NotImplemented
+    if len(parts) > 1 and n:
+        x = ops.cat(parts, dim)
+    less = ops.ne if dtype_of(x) is _C.bool else ops.sub
+    for _ in range(n):
+        count = shape_of(x)[dim]
+        x = less(ops.narrow(x, dim, min(1, count), max(count - 1, 0)), ops.narrow(x, dim, 0, max(count - 1, 0)))
+    return x
+
+
+@rule("repeat_interleave")
+def _repeat_interleave(level: BatchLevel, x: Any = None, repeats: Any = None, dim: Any = None, output_size: int | None = None) -> Any:
+    if x is None or level.holds(repeats):
+        return NotImplemented  # as long as the numbers say
+    if dim is None or not shape_of(x):
+        return ops.repeat_interleave(_flat(level, x), repeats, 1, output_size=output_size)
+    return ops.repeat_interleave(x._value, repeats, level.axis("repeat_interleave", "dim", dim, len(shape_of(x))), output_size=output_size)
+
+
+@rule("reverse_cumsum")
+def _reverse_cumsum(level: BatchLevel, x: Any, dim: int) -> Any:
+    return ops.reverse_cumsum(x._value, level.axis("cumsum", "dim", dim, len(shape_of(x)))) if shape_of(x) else x._value
+
+
+@rule("pixel_shuffle")
+def _pixel_shuffle(level: BatchLevel, x: Any, upscale_factor: int) -> Any:
+    return ops.pixel_shuffle(x._value, upscale_factor) if len(shape_of(x)) >= 3 else NotImplemented
+
+
+@rule("pixel_unshuffle")
+def _pixel_unshuffle(level: BatchLevel, x: Any, downscale_factor: int) -> Any:
+    return ops.pixel_unshuffle(x._value, downscale_factor) if len(shape_of(x)) >= 3 else NotImplemented
+
+
+def _register_pad(name: str) -> None:
+    """Only the last axes change; samples become part of the first one where that is none of them."""
+
+    def pad(level: BatchLevel, x: Any, pad: Any, **given: Any) -> Any:
+        shape = shape_of(x)
+        pad = _sizes(pad)
+        if len(shape) < len(pad) // 2 or not shape:
+            return NotImplemented
+        if len(shape) == len(pad) // 2:
+            return getattr(ops, name)(x._value, pad, **given)
+        y = getattr(ops, name)(ops.reshape(x._value, (level.size * shape[0], *shape[1:])), pad, **given)
+        return ops.view(y, (level.size, shape[0], *shape_of(y)[1:]))
+
+    rule(name)(pad)
+
+
+for _name in ("pad", "pad_within"):
+    _register_pad(_name)
+
+
+@rule("as_strided")
+def _as_strided(level: BatchLevel, x: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
+    """Each sample's memory begins where its part of the batch does."""
+    value = x._value
+    sizes, strides = _sizes(size), _sizes(stride)
+    first = held_by(value).storage_offset()
+    start = first if storage_offset is None else storage_offset
+    reach = 1 + sum((n - 1) * s for n, s in zip(shape_of(x), value.stride()[1:], strict=True))
+    end = start - first + 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+    if math.prod(sizes) and (start < first or end > reach):
+        raise RuntimeError(
+            f"vmap: as_strided(size = {list(sizes)}, stride = {list(strides)}, storage_offset = {start}) reaches beyond the memory of a "
+            f"sample, which has {reach} elements"
+        )
+    return ops.as_strided(value, (level.size, *sizes), (value.stride()[0], *strides), start)
+
+
+@raw_rule("narrow")
+def _narrow(level: BatchLevel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    names = ("x", "dim", "start", "length")
+    given = {**dict(zip(names, args, strict=False)), **{"x" if k == "input" else k: v for k, v in kwargs.items()}}
+    if set(given) != set(names):
+        return NotImplemented  # the op's own error
+    x, dim, start, length = (given[name] for name in names)
+    if isinstance(start, Wrapped):  # a copy, since samples' parts do not lie one after the other
+        start = ops.where(ops.lt(start, 0), ops.add(start, shape_of(x)[dim]), start)
+        return ops.index_select(x, dim, ops.add(ops.arange(length), start))
+    start = int(start.item()) if isinstance(start, Tensor) else start
+    return level.wrap(ops.narrow(x._value, level.axis("narrow", "dim", dim, len(shape_of(x))), start, length))
 
 
 @composed("msort")

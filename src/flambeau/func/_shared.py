@@ -6,6 +6,7 @@ product with the weight as it is; only the weight's gradient has a part for each
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from flambeau import _C
@@ -51,7 +52,7 @@ def shared_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
 
 def _outer(dy: Tensor, x: Tensor) -> Tensor:
     """The sum over all axes but the first and the last of dy_i x_j: [B, out, in]."""
-    rows = [ops.reshape(t, (t.shape[0], x.numel() // max(x.shape[0] * x.shape[-1], 1), t.shape[-1])) for t in (dy, x)]
+    rows = [ops.reshape(t, (t.shape[0], math.prod(t.shape[1:-1]), t.shape[-1])) for t in (dy, x)]
     if rows[0].shape[1] == 1:
         return ops.mul(ops.transpose(rows[0], 1, 2), rows[1])  # nothing is summed
     return ops.matmul(ops.transpose(rows[0], 1, 2), rows[1])
@@ -73,14 +74,14 @@ class SharedConvolution(Function):
         dx = dw = None
         if ctx.needs_input_grad[0]:
             if _C.is_grad_enabled() and weight.requires_grad:
-                grouped = (_grouped(dy), _flat(weight), [x.shape[1], x.shape[0] * x.shape[2], *x.shape[3:]])
-                dx = _ungrouped(ops.conv_backward_data(*grouped, stride, padding, dilation, groups * x.shape[0]), x.shape[0])
+                wide = (grouped(dy), _flat(weight), [x.shape[1], x.shape[0] * x.shape[2], *x.shape[3:]])
+                dx = ungrouped(ops.conv_backward_data(*wide, stride, padding, dilation, groups * x.shape[0]), x.shape[0])
             else:
                 merged = _merged(x)
                 dx = _unmerged(ops.conv_backward_data(_merged(dy), weight[0], list(merged.shape), stride, padding, dilation, groups), x)
         if ctx.needs_input_grad[1]:
             shape = [weight.shape[0] * weight.shape[1], *weight.shape[2:]]
-            flat = ops.conv_backward_weight(_grouped(dy), _grouped(x), shape, stride, padding, dilation, groups * x.shape[0])
+            flat = ops.conv_backward_weight(grouped(dy), grouped(x), shape, stride, padding, dilation, groups * x.shape[0])
             dw = ops.view(flat, tuple(weight.shape))
         return dx, dw, None, None, None, None
 
@@ -97,13 +98,13 @@ def _flat(weight: Tensor) -> Tensor:
     return ops.reshape(weight, (weight.shape[0] * weight.shape[1], *weight.shape[2:]))
 
 
-def _grouped(x: Tensor) -> Tensor:
+def grouped(x: Tensor) -> Tensor:
     """[B, N, C, *] -> [N, B C, *]."""
     shape = shape_of(x)
     return ops.reshape(ops.transpose(x, 0, 1), (shape[1], shape[0] * shape[2], *shape[3:]))
 
 
-def _ungrouped(y: Tensor, batch: int) -> Tensor:
+def ungrouped(y: Tensor, batch: int) -> Tensor:
     """[N, B C, *] -> [B, N, C, *]."""
     shape = shape_of(y)
     return ops.transpose(ops.reshape(y, (shape[0], batch, shape[1] // batch, *shape[2:])), 0, 1)
@@ -114,4 +115,4 @@ def grouped_convolution(x: Tensor, weight: Tensor, stride: Any, padding: Any, di
     batch = shape_of(x)[0]
     shape = shape_of(weight)
     flat = ops.reshape(weight, (shape[0] * shape[1], *shape[2:]))
-    return _ungrouped(ops.convolution(_grouped(x), flat, None, stride, padding, dilation, groups * batch), batch)
+    return ungrouped(ops.convolution(grouped(x), flat, None, stride, padding, dilation, groups * batch), batch)

@@ -12,7 +12,7 @@ from flambeau._out import deliver
 from flambeau._results import result
 from flambeau.amp.autocast_mode import widens
 from flambeau.linalg import _lapack_arrays as arrays
-from flambeau.linalg._arguments import check_tensors
+from flambeau.linalg._arguments import check_tensors, wants_gradient
 from flambeau.linalg._complex_ops import (
     as_array,
     as_tensor,
@@ -115,5 +115,5 @@ def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     if A.is_meta:
         value = ops.empty(A.shape[:-1], dtype=A.dtype.to_complex(), device=A.device)
     else:
-        value = _Eig.apply(A, A.requires_grad and _C.is_grad_enabled())[0]
+        value = _Eig.apply(A, wants_gradient(A))[0]
     return deliver("linalg.eigvals", value, out)  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ from flambeau._C import Tensor, ops
 from flambeau._out import deliver
 from flambeau._results import result
 from flambeau.linalg import _complex_factors, _complex_systems
-from flambeau.linalg._arguments import check_tensors
+from flambeau.linalg._arguments import check_tensors, wants_gradient
 
 if TYPE_CHECKING:
     from flambeau._C import (
@@ -166,13 +166,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor
         A [..., n, n] -> [..., n]
     """
     check_tensors("linalg.eigvalsh", A=A)
-    return deliver("linalg.eigvalsh", _complex_factors.linalg_eigh(A, UPLO, _wants_gradient(A))[0], out)  # type: ignore[no-any-return]
-
-
-def _wants_gradient(A: Tensor) -> bool:
-    from flambeau.autograd.modes import is_grad_enabled
-
-    return A.requires_grad and is_grad_enabled()
+    return deliver("linalg.eigvalsh", _complex_factors.linalg_eigh(A, UPLO, wants_gradient(A))[0], out)  # type: ignore[no-any-return]
 
 
 def _check_driver(op: str, driver: str | None) -> None:
@@ -210,7 +204,7 @@ def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) 
     """
     _check_driver("linalg.svdvals", driver)
     check_tensors("linalg.svdvals", A=A)
-    return deliver("linalg.svdvals", _complex_factors.linalg_svd(A, False, _wants_gradient(A))[1], out)  # type: ignore[no-any-return]
+    return deliver("linalg.svdvals", _complex_factors.linalg_svd(A, False, wants_gradient(A))[1], out)  # type: ignore[no-any-return]
 
 
 def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._held import held
 from flambeau._out import deliver
 from flambeau._results import result
 from flambeau.amp.autocast_mode import widens
@@ -252,7 +253,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
             inverse, S, counts = _by_singular_values("linalg.lstsq", A, None, rcond)
             rank = counts.sum(-1)
     x = _complex_factors.linalg_pinv_value(A, inverse) @ b
-    full = m > n and kind != "gelsy" and (kind == "gels" or bool((rank == n).all().item()))
+    full = m > n and kind != "gelsy" and (kind == "gels" or bool((held(rank) == n).all().item()))
     residuals = ops.square(ops.abs(A @ x - b) if A.is_complex() else A @ x - b).sum(-2) if full else none
     return LeastSquares(
         x.squeeze(-1) if vector else x,

@@ -17,6 +17,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import SharedMemory, Tensor
+from flambeau._memory_format import strided
 from flambeau._tensor import frombuffer
 
 # By the file, so that what comes back, or comes twice, is the same memory at the same place.
@@ -65,7 +66,7 @@ def share(x: Tensor) -> None:
         ArgumentError: a NumPy array or another library looks at the memory, which would move; x is sparse, or on meta.
         OSError: no memory or no descriptor is left.
     """
-    if x.is_sparse or x.is_sparse_csr:
+    if x.layout is not strided:
         raise _C.ArgumentError(f"share_memory_: the tensor {list(x.shape)} is sparse; share its indices and values, and make it of these")
     if segment_of(x) is None:
         _C.move_to_buffer(x, _made(max(1, x.untyped_storage().nbytes())))

@@ -16,7 +16,7 @@ None, bool, int, finite float, str and list stand for themselves; everything els
         "g": 1                                           requires grad
         "c": "p", "b", "n"                               Parameter, Buffer, Buffer that is not persistent
         "i": k                                           the object is met again, as {"=": k}
-    {"P": [layout, sizes, [tensors], in order]}      sparse tensor, "coo": indices and values; "csr": rows, columns and values. Also "i"
+    {"P": [layout, sizes, [tensors], in order]}      sparse tensor, "coo": indices and values; others: two of indices and values. Also "i"
 
 Writing turns objects into that, reading checks all of it before anything is made, and then makes it.
 """
@@ -33,6 +33,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._handles import Table
+from flambeau._memory_format import LAYOUTS, strided
 from flambeau.nn._errors import kind_of
 from flambeau.serialization._container import DTYPES, code_of
 from flambeau.serialization._errors import FileFormatError, short
@@ -101,11 +102,10 @@ class Encoder:
         return node
 
     def _sparse(self, value: Any, path: str) -> dict[str, Any]:
-        by_rows = value.is_sparse_csr
-        named = {"crow_indices": value.crow_indices(), "col_indices": value.col_indices()} if by_rows else {"indices": value._indices()}
-        parts = [self.tensor(part, f"{path}.{name}" if path else name) for name, part in {**named, "values": value._values()}.items()]
+        named = value.parts()
+        parts = [self.tensor(part, f"{path}.{name}" if path else name) for name, part in named.items()]
         self._keep += named.values()  # parts are known by their identity
-        node = {"P": ["csr" if by_rows else "coo", list(value.shape), parts, value.is_coalesced()]}
+        node = {"P": [repr(value.layout).rpartition("_")[2], list(value.shape), parts, value.is_coalesced()]}
         self._nodes[id(value)] = node
         self._keep.append(value)
         return node
@@ -292,7 +292,7 @@ def _float_node(value: float) -> Any:
 
 def is_sparse(value: Tensor) -> bool:
     """Whether it is a sparse tensor, of any layout."""
-    return type(value) is not Tensor and bool(value.is_sparse or value.is_sparse_csr)
+    return type(value) is not Tensor and value.layout is not strided
 
 
 def _class_of(value: Tensor) -> str | None:
@@ -435,7 +435,7 @@ class Checker:
     def _sparse(self, node: dict[str, Any], depth: int) -> None:
         """That the parts belong together is looked at when they are there."""
         match node["P"]:
-            case ["coo" | "csr" as layout, list(sizes), list(parts), bool()] if node.keys() <= {"P", "i"}:
+            case ["coo" | "csr" | "csc" | "bsr" | "bsc" as layout, list(sizes), list(parts), bool()] if node.keys() <= {"P", "i"}:
                 whole = len(sizes) <= 64 and all(type(n) is int and 0 <= n < 2**59 for n in sizes)
                 tensors = all(isinstance(part, dict) and part.keys() & {"T", "="} for part in parts)
                 if whole and tensors and len(parts) == (2 if layout == "coo" else 3):
@@ -584,7 +584,7 @@ class Decoder:
         return self._allowed.made_of(kind, Parts(args, "w" in node, state, items, tuple(self._pairs(node.get("k", [])))))
 
     def _sparse(self, node: dict[str, Any]) -> Any:
-        from flambeau.sparse._construct import sparse_coo_tensor, sparse_csr_tensor
+        from flambeau.sparse._construct import sparse_compressed_tensor, sparse_coo_tensor
         from flambeau.sparse._tensor import linear
 
         layout, sizes, nodes, in_order = node["P"]
@@ -593,8 +593,8 @@ class Decoder:
             raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
         try:
             made: Any
-            if layout == "csr":
-                made = sparse_csr_tensor(indices[0], indices[1], values, sizes)
+            if layout != "coo":
+                made = sparse_compressed_tensor(indices[0], indices[1], values, sizes, layout=LAYOUTS[f"sparse_{layout}"])
             else:
                 made = sparse_coo_tensor(indices[0], values, sizes, is_coalesced=in_order)
             if layout == "coo" and in_order and indices[0].shape[1] > 1:

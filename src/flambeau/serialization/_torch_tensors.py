@@ -6,7 +6,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau._memory_format import sparse_coo, sparse_csr, strided
+from flambeau._memory_format import LAYOUTS, sparse_coo, strided
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._named import refused, set_state
 from flambeau.serialization._pickle import Global, plain
@@ -172,16 +172,16 @@ def _rebuild_from_type(names: Context, args: tuple[Any, ...]) -> Tensor:
 
 def _layout(names: Context, args: tuple[Any, ...]) -> Any:
     expect("_get_layout", args, str)
-    layouts = {"torch.strided": strided, "torch.sparse_coo": sparse_coo, "torch.sparse_csr": sparse_csr}
-    if args[0] not in layouts:
-        raise FileFormatError(f"the layout {short(args[0])} has no counterpart here; expected one of {', '.join(layouts)}")
-    return layouts[args[0]]
+    kind = LAYOUTS.get(args[0].removeprefix("torch.")) if args[0].startswith("torch.") else None
+    if kind is None:
+        raise FileFormatError(f"the layout {short(args[0])} has no counterpart here; expected torch. and one of {', '.join(LAYOUTS)}")
+    return kind
 
 
 def _rebuild_sparse(names: Context, args: tuple[Any, ...]) -> Any:
     from flambeau.sparse import _construct
 
-    if len(args) != 2 or args[0] not in (sparse_coo, sparse_csr) or not isinstance(args[1], tuple):
+    if len(args) != 2 or args[0] not in LAYOUTS.values() or args[0] is strided or not isinstance(args[1], tuple):
         raise FileFormatError(f"_rebuild_sparse_tensor is called with {short(args)}, which are not its arguments")
     is_coo = args[0] is sparse_coo
     n, data = (2, args[1]) if is_coo else (3, args[1])
@@ -199,7 +199,7 @@ def _rebuild_sparse(names: Context, args: tuple[Any, ...]) -> Any:
         if is_coo:
             made = _construct.sparse_coo_tensor(parts[0], parts[1], parts[2])
             return made.coalesce() if data[3:] == (True,) else made  # in order, as the file says it is
-        return _construct.sparse_csr_tensor(parts[0], parts[1], parts[2], parts[3])
+        return _construct.sparse_compressed_tensor(parts[0], parts[1], parts[2], parts[3], layout=args[0])
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise FileFormatError(f"a sparse tensor does not fit together: {error}") from None
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau._memory_format import sparse_coo, sparse_csr
+from flambeau._memory_format import LAYOUTS, sparse_coo, strided
 from flambeau.compat._torch.names import home_of
 from flambeau.nn.module import Module
 from flambeau.serialization._allowed import found_by_name, functional_names
@@ -40,7 +40,7 @@ from flambeau.storage import STORAGES
 
 _FOLDER = "archive"
 _STORAGE_OF = {getattr(_C, dtype): f"{kind}Storage" for kind, dtype in STORAGES.items()}
-_SPARSE = {sparse_coo: "torch.sparse_coo", sparse_csr: "torch.sparse_csr"}
+_SPARSE = {kind: f"torch.{name}" for name, kind in LAYOUTS.items() if kind is not strided}
 _OF_CLASSES = ("persistent", "_is_param")  # what a Buffer and a Parameter of another class know of themselves
 _ORDERED = "collections OrderedDict"
 _FACTORIES = {name: f"{'collections' if kind.__module__ == 'collections' else '__builtin__'} {name}" for name, kind in FACTORIES.items()}
@@ -171,8 +171,7 @@ class _Encoder(Encoder):
             return node
         held: Any = value.detach()
         coo = held.layout is sparse_coo
-        parts = [held._indices(), held._values()] if coo else [held.crow_indices(), held.col_indices(), held.values()]
-        nodes = [super(_Encoder, self).tensor(part.detach(), path) for part in parts]
+        nodes = [super(_Encoder, self).tensor(part.detach(), path) for part in held.parts().values()]
         rest = [{"z": list(value.shape)}, *([bool(held.is_coalesced())] if coo else [])]
         return {"S": _SPARSE[value.layout], "parts": [*nodes, *rest]}
 

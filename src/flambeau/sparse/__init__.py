@@ -1,4 +1,4 @@
-"""Sparse tensors as graph networks use them: coordinates (COO) and compressed rows (CSR).
+"""Sparse tensors as graph networks use them: coordinates (COO), compressed rows (CSR) and columns (CSC), and these of blocks (BSR, BSC).
 
 A sparse tensor is a `Tensor` whose own memory is none (its core is a meta tensor of the logical shape); it holds indices and values.
 What it can do is in `_functions.py` and `_places.py`, with gradients by its values and by dense tensors that it meets; everything else
@@ -19,10 +19,11 @@ Example:
 """
 
 from flambeau.sparse import _inplace, _places
+from flambeau.sparse._compressed import SparseBSC, SparseBSR, SparseCompressed, SparseCSC, SparseCSR
 from flambeau.sparse._construct import spdiags
 from flambeau.sparse._functions import addmm, log_softmax, mm, sampled_addmm, softmax, sum
 from flambeau.sparse._invariants import check_sparse_tensor_invariants
-from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor
+from flambeau.sparse._tensor import SparseCOO, SparseTensor
 from flambeau.sparse._typed import (
     BFloat16Tensor,
     ByteTensor,
@@ -37,6 +38,6 @@ from flambeau.sparse._typed import (
 
 __all__ = [
     "BFloat16Tensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor",
-    "SparseCOO", "SparseCSR", "SparseTensor", "addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax",
-    "spdiags", "sum",
+    "SparseBSC", "SparseBSR", "SparseCOO", "SparseCSC", "SparseCSR", "SparseCompressed", "SparseTensor", "addmm",
+    "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum",
 ]  # fmt: skip

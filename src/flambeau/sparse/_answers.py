@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau._C import Tensor, ops
-from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor, size_of
+from flambeau.sparse._compressed import SparseCompressed, to_compressed
+from flambeau.sparse._tensor import SparseCOO, SparseTensor, size_of
 
 
 def answers(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -28,8 +29,10 @@ def coalesced(op: str, x: Any) -> SparseCOO:
 
 
 def in_layout_of(x: SparseCOO, like: Any) -> SparseTensor:
-    """x in the layout of the argument that it came from."""
-    return x.to_sparse_csr() if isinstance(like, SparseCSR) else x
+    """x in the layout of the argument that it came from; by coordinates where that has blocks or a batch, and x another shape."""
+    if not isinstance(like, SparseCompressed) or x.shape != like.shape and (like.blocked or like.batch_dim):
+        return x
+    return to_compressed("sparse", x, like.layout, like.blocksize or None)  # type: ignore[no-any-return]
 
 
 def wrapped(op: str, x: SparseTensor, dim: Any) -> list[int]:

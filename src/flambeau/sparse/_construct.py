@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from flambeau import _C, _tensor
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import sparse_coo, sparse_csr
+from flambeau.sparse._compressed import (
+    KINDS,
+    SparseBSC,
+    SparseBSR,
+    SparseCompressed,
+    SparseCSC,
+    SparseCSR,
+    known_layout,
+    to_compressed,
+)
 from flambeau.sparse._invariants import check_columns, check_places
-from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor, linear
+from flambeau.sparse._tensor import SparseCOO, SparseTensor, linear
 
 
 def _index_part(op: str, name: str, data: Any, ndim: int) -> Tensor:
@@ -102,17 +113,55 @@ def sparse_coo_tensor(
     return SparseCOO.make(at, held, size, bool(is_coalesced))
 
 
+def _made_of(
+    kind: type[SparseCompressed], starts: Any, plain: Any, values: Any, size: Sequence[int] | None, dtype: Any, device: Any,
+    requires_grad: bool, check_invariants: bool | None,
+) -> Any:  # fmt: skip
+    """A tensor of a compressed layout of parts that are looked at."""
+    op, (first, second) = f"{repr(kind.layout).partition('.')[2]}_tensor", kind.index_names()
+    from flambeau._tensor import as_tensor
+
+    at = as_tensor(starts)
+    n = max(at.ndim - 1, 0)
+    at, other = _index_part(op, first, at, n + 1), _index_part(op, second, plain, n + 1)
+    held = _value_part(values, dtype, device, requires_grad)
+    inner = n + 1 + 2 * kind.blocked  # axes before the dense ones
+    block = tuple(held.shape[n + 1 : inner]) if kind.blocked else (1, 1)
+    batch, lines, nnz = tuple(at.shape[:-1]), at.shape[-1] - 1, other.shape[-1]
+    if size is None and len(block) == 2:
+        most = int(other.amax().item()) + 1 if other.numel() else 0
+        rows, columns = (most, lines) if kind.by_columns else (lines, most)
+        size = (*batch, rows * block[0], columns * block[1], *held.shape[inner:])
+    size = tuple(int(k) for k in size or ())
+    if (
+        lines < 0
+        or len(size) != len(held.shape) + 1 - 2 * kind.blocked
+        or 0 in block
+        or len(block) != 2
+        or any(k % b for k, b in zip(size[n:], block))
+        or size[n + kind.by_columns] != lines * block[kind.by_columns]
+        or size[:n] != batch
+        or tuple(other.shape) != (*batch, nnz)
+        or tuple(held.shape[: n + 1]) != (*batch, nnz)
+        or size[n + 2 :] != tuple(held.shape[inner:])
+    ):
+        given = f"size = {list(size)}, {first} {list(at.shape)}, {second} {list(other.shape)}, values {list(held.shape)}"
+        count = f"{'n' if kind.by_columns else 'm'}{(' / w' if kind.by_columns else ' / h') if kind.blocked else ''} + 1"
+        expected = f"[m, n], [{count}], [nnz] and [nnz{', h, w' if kind.blocked else ''}]"
+        raise _C.ShapeError(f"{op}: {given}; expected {expected}, and before each the axes of a batch")
+    across = size[n + 1 - kind.by_columns] // block[1 - kind.by_columns]
+    for crow, col in zip(at.reshape(-1, lines + 1), other.reshape(math.prod(batch), nnz)) if n else [(at, other)]:
+        checked = ops.sparse_transpose(crow, col, across)[0]  # the structure, whether or not somebody records
+        if not checked.is_meta:
+            checked[0].item()
+        check_columns(op, crow, col, check_invariants, kind.by_columns)
+    return kind.make(at, other, held, size)
+
+
 def sparse_csr_tensor(
-    crow_indices: Any,
-    col_indices: Any,
-    values: Any,
-    size: Sequence[int] | None = None,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    check_invariants: bool | None = None,
-) -> SparseCSR:
+    crow_indices: Any, col_indices: Any, values: Any, size: Sequence[int] | None = None, *, dtype: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
+) -> SparseCSR:  # fmt: skip
     """A sparse matrix by compressed rows: row r has values[crow[r]] ... values[crow[r + 1] - 1], in the columns col.
 
     Args:
@@ -120,7 +169,7 @@ def sparse_csr_tensor(
         check_invariants: indices are checked in any case; with True also that the columns of a row ascend.
 
     Shape:
-        crow_indices [m + 1], col_indices [nnz], values [nnz] -> [m, n]
+        crow_indices [*batch, m + 1], col_indices [*batch, nnz], values [*batch, nnz, ...] -> [*batch, m, n, ...]
 
     Raises:
         ShapeError: sizes that do not fit.
@@ -133,89 +182,98 @@ def sparse_csr_tensor(
         tensor([[0., 2.],
                 [3., 0.]])
     """
-    op = "sparse_csr_tensor"
-    crow, col = _index_part(op, "crow_indices", crow_indices, 1), _index_part(op, "col_indices", col_indices, 1)
-    held = _value_part(values, dtype, device, requires_grad)
-    if size is None:
-        size = (crow.shape[0] - 1, int(col.amax().item()) + 1 if col.numel() else 0)
-    size = tuple(int(n) for n in size)
-    if len(size) != 2 or crow.shape[0] != size[0] + 1 or held.ndim != 1 or held.shape[0] != col.shape[0]:
-        given = f"size = {list(size)}, crow_indices {list(crow.shape)}, col_indices {list(col.shape)}, values {list(held.shape)}"
-        raise _C.ShapeError(f"{op}: {given}; expected [m, n], [m + 1], [nnz] and [nnz]")
-    checked = ops.sparse_transpose(crow, col, size[1])[0]  # the structure, whether or not somebody records
-    if not checked.is_meta:
-        checked[0].item()
-    check_columns(op, crow, col, check_invariants)
-    return SparseCSR.make(crow, col, held, size)
-
-
-def sparse_compressed_tensor(
-    compressed_indices: Any,
-    plain_indices: Any,
-    values: Any,
-    size: Sequence[int] | None = None,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
-    check_invariants: bool | None = None,
-) -> SparseCSR:
-    """`sparse_csr_tensor`, with the layout as an argument.
-
-    Raises:
-        RuntimeError: no layout is given.
-        NotImplementedError: it is another one than `sparse_csr`.
-    """
-    if layout is None:
-        raise _C.ArgumentError("sparse_compressed_tensor: layout = None; expected sparse_csr")
-    if layout is not sparse_csr:
-        _no_layout("sparse_compressed_tensor", repr(layout))
-    return sparse_csr_tensor(
-        compressed_indices, plain_indices, values, size, dtype=dtype, device=device, requires_grad=requires_grad,
-        check_invariants=check_invariants,
-    )  # fmt: skip
-
-
-def _no_layout(op: str, name: str) -> NoReturn:
-    raise NotImplementedError(f"{op}: there are no tensors of layout {name}; call sparse_csr_tensor or sparse_coo_tensor")
+    return _made_of(SparseCSR, crow_indices, col_indices, values, size, dtype, device, requires_grad, check_invariants)  # type: ignore[no-any-return]
 
 
 def sparse_csc_tensor(
-    ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None, pin_memory: bool = False,
-    requires_grad: bool = False, check_invariants: bool | None = None,
-) -> NoReturn:  # fmt: skip
-    """Refused: there is no layout of compressed columns. The same parts are those of the transpose by compressed rows.
+    ccol_indices: Any, row_indices: Any, values: Any, size: Sequence[int] | None = None, *, dtype: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
+) -> SparseCSC:  # fmt: skip
+    """A sparse matrix by compressed columns: column c has values[ccol[c]] ... values[ccol[c + 1] - 1], in the rows row.
+
+    Args:
+        size: by default as many columns as ccol says, and as many rows as row needs.
+        check_invariants: indices are checked in any case; with True also that the rows of a column ascend.
+
+    Shape:
+        ccol_indices [*batch, n + 1], row_indices [*batch, nnz], values [*batch, nnz, ...] -> [*batch, m, n, ...]
 
     Raises:
-        NotImplementedError: always.
+        ShapeError: sizes that do not fit.
+        IndexError: a row outside of `size`.
+        ValueError: ccol_indices do not ascend from 0 to nnz.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.sparse_csc_tensor([0, 1, 2], [1, 0], [2.0, 3.0]).to_dense()
+        tensor([[0., 3.],
+                [2., 0.]])
     """
-    _no_layout("sparse_csc_tensor", "sparse_csc")
+    return _made_of(SparseCSC, ccol_indices, row_indices, values, size, dtype, device, requires_grad, check_invariants)  # type: ignore[no-any-return]
 
 
 def sparse_bsr_tensor(
-    crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None, pin_memory: bool = False,
-    requires_grad: bool = False, check_invariants: bool | None = None,
-) -> NoReturn:  # fmt: skip
-    """Refused: there is no layout of blocks.
+    crow_indices: Any, col_indices: Any, values: Any, size: Sequence[int] | None = None, *, dtype: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
+) -> SparseBSR:  # fmt: skip
+    """A sparse matrix of blocks by compressed rows: `sparse_csr_tensor` with a block in the place of each value.
+
+    Args:
+        size: in elements; by default as many rows of blocks as crow says, and as many columns of blocks as col needs.
+        check_invariants: indices are checked in any case; with True also that the columns of a row ascend.
+
+    Shape:
+        crow_indices [*batch, m / h + 1], col_indices [*batch, nnz], values [*batch, nnz, h, w, ...] -> [*batch, m, n, ...]
 
     Raises:
-        NotImplementedError: always.
+        ShapeError: sizes that do not fit.
+        IndexError: a column of blocks outside of `size`.
+        ValueError: crow_indices do not ascend from 0 to nnz.
+
+    Example:
+        >>> import flambeau as fl
+        >>> fl.sparse_bsr_tensor([0, 1, 2], [1, 0], [[[1.0, 2.0]], [[3.0, 4.0]]]).to_dense()
+        tensor([[0., 0., 1., 2.],
+                [3., 4., 0., 0.]])
     """
-    _no_layout("sparse_bsr_tensor", "sparse_bsr")
+    return _made_of(SparseBSR, crow_indices, col_indices, values, size, dtype, device, requires_grad, check_invariants)  # type: ignore[no-any-return]
 
 
 def sparse_bsc_tensor(
-    ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None, pin_memory: bool = False,
-    requires_grad: bool = False, check_invariants: bool | None = None,
-) -> NoReturn:  # fmt: skip
-    """Refused: there is no layout of blocks.
+    ccol_indices: Any, row_indices: Any, values: Any, size: Sequence[int] | None = None, *, dtype: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
+) -> SparseBSC:  # fmt: skip
+    """A sparse matrix of blocks by compressed columns: `sparse_csc_tensor` with a block in the place of each value.
+
+    Args:
+        size: in elements; by default as many columns of blocks as ccol says, and as many rows of blocks as row needs.
+        check_invariants: indices are checked in any case; with True also that the rows of a column ascend.
+
+    Shape:
+        ccol_indices [*batch, n / w + 1], row_indices [*batch, nnz], values [*batch, nnz, h, w, ...] -> [*batch, m, n, ...]
 
     Raises:
-        NotImplementedError: always.
+        ShapeError: sizes that do not fit.
+        IndexError: a row of blocks outside of `size`.
+        ValueError: ccol_indices do not ascend from 0 to nnz.
     """
-    _no_layout("sparse_bsc_tensor", "sparse_bsc")
+    return _made_of(SparseBSC, ccol_indices, row_indices, values, size, dtype, device, requires_grad, check_invariants)  # type: ignore[no-any-return]
+
+
+def sparse_compressed_tensor(
+    compressed_indices: Any, plain_indices: Any, values: Any, size: Sequence[int] | None = None, *, dtype: Any = None, layout: Any = None,
+    device: Any = None, pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
+) -> SparseCompressed:  # fmt: skip
+    """`sparse_csr_tensor`, `sparse_csc_tensor`, `sparse_bsr_tensor` or `sparse_bsc_tensor`, with the layout as an argument.
+
+    Raises:
+        RuntimeError: no layout is given, or one that is not compressed.
+    """
+    if layout is None or layout not in KINDS:
+        raise _C.ArgumentError(f"sparse_compressed_tensor: layout = {layout!r}; expected one of {', '.join(map(repr, KINDS))}")
+    return _made_of(  # type: ignore[no-any-return]
+        KINDS[layout], compressed_indices, plain_indices, values, size, dtype, device, requires_grad, check_invariants
+    )
 
 
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: Any = None) -> Any:
@@ -263,12 +321,16 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: An
     return made.coalesce().to_sparse_csr() if layout is sparse_csr else made
 
 
-def to_sparse(x: Tensor, sparse_dim: int | None = None, *, layout: Any = None) -> Any:
+def to_sparse(
+    x: Tensor, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: int | None = None
+) -> Any:
     """The places of a dense tensor that are not 0 (of whose values one is not, with fewer than all axes), with gradients.
 
     Args:
         sparse_dim: how many axes get indices; all by default.
-        layout: flambeau.sparse_coo or flambeau.sparse_csr.
+        layout: flambeau.sparse_coo, or one of flambeau.sparse_csr, sparse_csc, sparse_bsr and sparse_bsc.
+        blocksize: rows and columns of a block, for the last two.
+        dense_dim: how many axes get none.
 
     Example:
         >>> import flambeau as fl
@@ -276,10 +338,10 @@ def to_sparse(x: Tensor, sparse_dim: int | None = None, *, layout: Any = None) -
         tensor([[0, 1],
                 [1, 0]])
     """
-    if layout not in (None, sparse_coo, sparse_csr):
-        raise ValueError(f"to_sparse: layout = {layout!r}; expected None, {_tensor.library}.sparse_coo or {_tensor.library}.sparse_csr")
-    if layout is sparse_csr:
-        return to_sparse_csr(x)
+    if (kind := known_layout("to_sparse", layout)) is not None:
+        return to_compressed("to_sparse", x, kind, blocksize, dense_dim)
+    if dense_dim is not None:
+        sparse_dim = x.ndim - dense_dim
     axes = x.ndim if sparse_dim is None else sparse_dim
     if not (0 < axes <= x.ndim or axes == x.ndim == 0):
         raise ValueError(f"to_sparse: sparse_dim = {sparse_dim}, and the tensor has shape {list(x.shape)}; expected 1 to {x.ndim}")
@@ -289,13 +351,6 @@ def to_sparse(x: Tensor, sparse_dim: int | None = None, *, layout: Any = None) -
     indices = ops.nonzero(held).t().contiguous()
     values = ops.index(x, list(indices.unbind(0))) if axes else x.reshape(1)[: indices.shape[1]]
     return SparseCOO.make(indices, values, x.shape, True)
-
-
-def to_sparse_csr(x: Tensor, dense_dim: int | None = None) -> SparseCSR:
-    """The elements of a dense matrix that are not 0, by compressed rows, with gradients."""
-    if x.ndim != 2 or dense_dim:
-        raise _C.ShapeError(f"to_sparse_csr: the tensor has shape {list(x.shape)}, dense_dim = {dense_dim}; expected a matrix")
-    return to_sparse(x).to_sparse_csr()  # type: ignore[no-any-return]
 
 
 def _at_places(x: SparseCOO, mask: SparseCOO) -> SparseCOO:
@@ -317,8 +372,13 @@ def sparse_mask(x: Tensor, mask: SparseTensor) -> SparseTensor:
     if not isinstance(mask, SparseTensor) or x.shape != mask.shape:
         given = f"the tensor has shape {list(x.shape)}, mask {list(mask.shape)}"
         raise _C.ShapeError(f"sparse_mask: {given}; expected a sparse mask of that shape")
-    places = mask.to_coo().coalesce()
     if isinstance(x, SparseTensor):
+        places = mask.to_coo().coalesce()
         found = _at_places(x.to_coo().coalesce(), places)
-        return found.to_sparse_csr() if isinstance(mask, SparseCSR) else found
+        if not isinstance(mask, SparseCompressed):
+            return found
+        return to_compressed("sparse_mask", found, mask.layout, mask.blocksize or None)  # type: ignore[no-any-return]
+    if isinstance(mask, SparseCompressed):
+        return mask._with(mask.at(x))  # type: ignore[no-any-return]
+    places = mask.to_coo().coalesce()
     return SparseCOO.make(places._idx, ops.index(x, list(places._idx.unbind(0))), x.shape, True)

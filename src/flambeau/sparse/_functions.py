@@ -12,15 +12,8 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.sparse._answers import answers, coalesced, in_layout_of, pairs, rows_of, wrapped
-from flambeau.sparse._tensor import (
-    SparseCOO,
-    SparseCSR,
-    SparseTensor,
-    linear,
-    merged,
-    merging,
-    size_of,
-)
+from flambeau.sparse._compressed import SparseCompressed, SparseCSC, SparseCSR
+from flambeau.sparse._tensor import SparseCOO, SparseTensor, linear, merged, merging, size_of
 
 # ---------------------------------------------------------------------------------------- products
 
@@ -30,9 +23,11 @@ def _product_with_dense(a: SparseTensor, b: Tensor) -> Tensor:
     if len(theirs) not in (1, 2) or len(mine) != 2 or theirs[0] != mine[1]:
         given = f"the sparse matrix has shape {list(mine)}, the dense one {list(theirs)}"
         raise _C.ShapeError(f"sparse.mm: {given}; expected [m, n] and [n, k] or [n]")
-    if len(theirs) == 2:
-        return ops.sparse_mm(*a.rows(), b)
-    return ops.sparse_mm(*a.rows(), b.unsqueeze(-1)).squeeze(-1)
+    if len(theirs) == 1:
+        return _product_with_dense(a, b.unsqueeze(-1)).squeeze(-1)
+    if type(a) is SparseCSC and not a.dense_dim():  # the rows of its transpose
+        return ops.sparse_mm_transposed(*a.transposed().rows(), b, (mine[0], theirs[1]))
+    return ops.sparse_mm(*a.rows(), b)
 
 
 def _product_of_dense(a: Tensor, b: SparseTensor) -> Tensor:
@@ -41,7 +36,10 @@ def _product_of_dense(a: Tensor, b: SparseTensor) -> Tensor:
         given = f"the dense matrix has shape {list(mine)}, the sparse one {list(theirs)}"
         raise _C.ShapeError(f"sparse.mm: {given}; expected [k, m] or [m], and [m, n]")
     rows = a.unsqueeze(0) if len(mine) == 1 else a
-    y = ops.sparse_mm_transposed(*b.rows(), rows.t(), (theirs[1], rows.shape[0])).t()
+    if type(b) is SparseCSC and not b.dense_dim():
+        y = ops.sparse_mm(*b.transposed().rows(), rows.t()).t()
+    else:
+        y = ops.sparse_mm_transposed(*b.rows(), rows.t(), (theirs[1], rows.shape[0])).t()
     return y.squeeze(0) if len(mine) == 1 else y
 
 
@@ -56,7 +54,8 @@ def _product_of_sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
     mine, theirs = pairs(left._idx[1], crow)
     places = ops.stack([ops.index_select(left._idx[0], 0, mine), ops.index_select(col, 0, theirs)])
     found = ops.index_select(left._val, 0, mine) * ops.index_select(values, 0, theirs)
-    return in_layout_of(SparseCOO.make(places, found, (a.shape[0], b.shape[1])).coalesce(), a)
+    product = SparseCOO.make(places, found, (a.shape[0], b.shape[1])).coalesce()
+    return product.to_sparse_csr() if isinstance(a, SparseCompressed) else product  # type: ignore[no-any-return]
 
 
 _REDUCTIONS = {"sum": "sum", "mean": "mean", "amax": "amax", "max": "amax", "amin": "amin", "min": "amin", "prod": "prod"}
@@ -147,9 +146,12 @@ def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: float = 1.0, alpha: float = 1
 
 @answers("linear")
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
-    if isinstance(weight, SparseTensor) or isinstance(bias, SparseTensor):
-        raise TypeError("linear: weight or bias is a sparse tensor; expected dense ones and a sparse input")
-    y = mm(input, weight.t())
+    if isinstance(bias, SparseTensor):
+        raise TypeError("linear: bias is a sparse tensor; expected a dense one")
+    if isinstance(weight, SparseTensor) and not isinstance(input, SparseTensor):
+        y = mm(input.reshape(-1, input.shape[-1]), weight.t()).reshape(*input.shape[:-1], weight.shape[0])
+    else:
+        y = mm(input, weight.t())
     return y if bias is None else y + bias
 
 
@@ -165,7 +167,7 @@ def sampled_addmm(input: SparseTensor, mat1: Tensor, mat2: Tensor, *, beta: floa
     if mat1.ndim != 2 or mat2.ndim != 2 or tuple(input.shape) != (mat1.shape[0], mat2.shape[1]) or mat1.shape[1] != mat2.shape[0]:
         given = f"input has shape {list(input.shape)}, mat1 {list(mat1.shape)}, mat2 {list(mat2.shape)}"
         raise _C.ShapeError(f"sampled_addmm: {given}; expected [m, n], [m, k] and [k, n]")
-    found = SparseCSR.make(crow, col, values * beta + ops.sparse_sampled(crow, col, mat1, mat2.t()) * alpha, input.shape)
+    found: SparseCSR = SparseCSR.make(crow, col, values * beta + ops.sparse_sampled(crow, col, mat1, mat2.t()) * alpha, input.shape)
     return found if isinstance(input, SparseCSR) else found.to_coo()
 
 
@@ -226,11 +228,13 @@ def _at_places(op: str, x: SparseCOO, other: Tensor) -> Tensor:
 
 def values_at(x: SparseTensor, gradient: Tensor) -> Tensor:
     """What a gradient by `x` is by the values of `x`."""
-    places = ("_idx",) if isinstance(x, SparseCOO) else ("_crow", "_col")
+    places = ("_idx",) if isinstance(x, SparseCOO) else ("_starts", "_plain")
     if isinstance(gradient, type(x)) and all(getattr(x, name).equal(getattr(gradient, name)) for name in places):
         return gradient._val
     dense = gradient.to_dense() if isinstance(gradient, SparseTensor) else gradient
-    return _at_places("backward", x if isinstance(x, SparseCOO) else x.to_sparse(), dense)
+    if isinstance(x, SparseCompressed):
+        return x.at(dense.expand(size_of(x)))
+    return _at_places("backward", x.to_coo(), dense)
 
 
 @answers("mul", "multiply", "__mul__", "__rmul__")

@@ -6,13 +6,15 @@ it does for dense tensors; a leaf that requires grad is refused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau.sparse._answers import answers, in_layout_of
+from flambeau.sparse._answers import answers
+from flambeau.sparse._compressed import SparseCompressed, to_compressed
 from flambeau.sparse._functions import _add
-from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor
+from flambeau.sparse._tensor import SparseCOO, SparseTensor
 
 
 def _target(op: str, x: Any) -> SparseTensor:
@@ -36,13 +38,12 @@ def _becomes(op: str, x: SparseTensor, made: SparseTensor) -> SparseTensor:
     if _C.promote_types(made._val.dtype, x._val.dtype) != x._val.dtype:
         what = f"result type {made._val.dtype} can't be cast to the desired output type {x._val.dtype}"
         raise _C.DTypeError(f"{op}: {what}; cast the tensor first")
-    found = in_layout_of(made.to_coo(), x)
-    values = found._val.to(x._val.dtype)
-    if isinstance(x, SparseCOO) and isinstance(found, SparseCOO):
-        x.become(found, values)
-    elif isinstance(x, SparseCSR) and isinstance(found, SparseCSR):
-        x._crow, x._col, x._val = found._crow, found._col, values
-        _C.graph.objects_changed()  # programs read the parts of before
+    if isinstance(x, SparseCompressed):
+        found = to_compressed(op, made, x.layout, x.blocksize or None, x.dense_dim())
+        x.become(found, found._val.to(x._val.dtype))
+    elif isinstance(x, SparseCOO):
+        coo = made.to_coo()
+        x.become(coo, coo._val.to(x._val.dtype))
     return x
 
 
@@ -91,6 +92,8 @@ def _sub_(x: Any, other: Any, *, alpha: Any = 1) -> Any:
 @answers("zero_")
 def _zero_(x: Any) -> SparseTensor:
     """No place is left."""
+    if isinstance(x, SparseCompressed):
+        return _becomes("zero_", _target("zero_", x), x.emptied(x.shape, x.dtype))
     coo = _target("zero_", x).to_coo()
     none = ops.zeros((0, *coo._val.shape[1:]), dtype=coo._val.dtype, device=coo._val.device)
     return _becomes("zero_", x, SparseCOO.make(ops.zeros((coo.sparse_dim(), 0), dtype=_C.int64), none, x.shape, True))
@@ -115,3 +118,27 @@ def _copy_(x: Any, src: Any, non_blocking: bool = False) -> Any:
     made = src.to_coo()
     values = made._val.to(x._val.dtype)
     return _becomes("copy_", _target("copy_", x), made._with(values.clone() if values is made._val else values))
+
+
+def resized(op: str, x: SparseCOO, size: Sequence[int], sparse_dim: int, dense_dim: int, clear: bool = False) -> SparseCOO:
+    """x with another size in place; `clear`: without its places, else the new size has room for all of them."""
+    size = tuple(int(n) for n in size)
+    _target(op, x)
+    before, values = tuple(x.shape), x._val
+    if sparse_dim < 0 or dense_dim < 0 or sparse_dim + dense_dim != len(size) or any(n < 0 for n in size):
+        given = f"size = {list(size)}, sparse_dim = {sparse_dim}, dense_dim = {dense_dim}"
+        raise _C.ShapeError(f"{op}: {given}; expected sizes from 0, as many as both numbers of axes say")
+    if clear or not x._nnz():
+        indices = ops.zeros((sparse_dim, 0), dtype=_C.int64)
+        values = ops.zeros((0, *size[sparse_dim:]), dtype=values.dtype, device=values.device)
+    elif (sparse_dim, dense_dim) != (x.sparse_dim(), x.dense_dim()) or any(new < old for new, old in zip(size, before)):
+        given = f"size = {list(size)}, sparse_dim = {sparse_dim}, dense_dim = {dense_dim}"
+        held = f"the tensor has shape {list(before)}, {x.sparse_dim()} axes with indices and {x._nnz()} places"
+        raise _C.ShapeError(f"{op}: {given}, but {held}; expected as many axes, none shorter (sparse_resize_and_clear_ takes places away)")
+    else:
+        indices = x._idx
+        for axis, (new, old) in enumerate(zip(size[sparse_dim:], before[sparse_dim:]), 1):
+            more = values.new_zeros([new - old if d == axis else n for d, n in enumerate(values.shape)])
+            values = ops.cat([values, more], axis) if new > old else values
+    x.turn_into(SparseCOO.make(indices, values, size, x._in_order or not values.shape[0]))
+    return x

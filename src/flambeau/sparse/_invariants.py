@@ -11,7 +11,7 @@ from flambeau._C import ArgumentError, Tensor, ops
 
 class check_sparse_tensor_invariants:  # noqa: N801
     """Looks at what is only claimed of sparse tensors where they are made: that places are in order and none is there twice, and that the
-    columns of a row ascend. A region (`with`), a decorator, or a switch for the whole program; off by default.
+    columns of a row (rows of a column) ascend. A region (`with`), a decorator, or a switch for the whole program; off by default.
 
     >>> import flambeau as fl
     >>> with fl.sparse.check_sparse_tensor_invariants():
@@ -71,12 +71,13 @@ def check_places(op: str, at: Tensor, size: Sequence[int], asked: bool | None) -
         raise ArgumentError(f"{op}: is_coalesced = True, but the places are not in order, or one is there twice; leave is_coalesced out")
 
 
-def check_columns(op: str, crow: Tensor, col: Tensor, asked: bool | None) -> None:
-    """Refuses rows whose columns do not ascend."""
+def check_columns(op: str, crow: Tensor, col: Tensor, asked: bool | None, by_columns: bool = False) -> None:
+    """Refuses rows whose columns do not ascend (`by_columns`: columns whose rows do not)."""
     if not _looks(asked) or col.shape[0] < 2 or col.is_meta:
         return
     rows = ops.repeat_interleave(ops.arange(crow.shape[0] - 1), crow[1:] - crow[:-1])
     wrong = (rows[1:] == rows[:-1]) & (col[1:] <= col[:-1])
     if bool(wrong.any().item()):
         row = rows[1:][wrong][0].item()
-        raise ArgumentError(f"{op}: the columns of row {row} do not ascend; expected them in order, each once")
+        line, others = ("column", "rows") if by_columns else ("row", "columns")
+        raise ArgumentError(f"{op}: the {others} of {line} {row} do not ascend; expected them in order, each once")

@@ -8,7 +8,8 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.sparse._answers import answers, coalesced, in_layout_of, pairs, rows_of, wrapped
-from flambeau.sparse._tensor import SparseCOO, SparseCSR, SparseTensor, size_of
+from flambeau.sparse._compressed import SparseCompressed
+from flambeau.sparse._tensor import SparseCOO, SparseTensor, size_of
 
 
 @answers("transpose", "swapaxes", "swapdims")
@@ -23,11 +24,12 @@ def _transpose(x: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
 
 def _in_order(op: str, x: SparseTensor, order: list[int]) -> SparseTensor:
     """x with its axes in another order; those with indices stay before those of dense values."""
-    if isinstance(x, SparseCSR):
-        if order == [0, 1]:
+    if isinstance(x, SparseCompressed):
+        n, plain = x.batch_dim, list(range(len(size_of(x))))
+        if order == plain:
             return x
-        starts, rows, elements = ops.sparse_transpose(x._crow, x._col, x.shape[1])
-        return SparseCSR.make(starts, rows, ops.index_select(x._val, 0, elements), (x.shape[1], x.shape[0]))
+        if order == [*plain[:n], n + 1, n, *plain[n + 2 :]]:
+            return x.transposed()
     coo = x.to_coo()
     size, indices, values = size_of(coo), coo._idx, coo._val
     n, plain = indices.shape[0], list(range(len(size)))
@@ -116,10 +118,13 @@ def _index_select(x: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
 
 @answers("select")
 def _select(x: SparseTensor, dim: int, index: int) -> Any:
-    coo, (d,) = coalesced("select", x), wrapped("select", x, dim)
+    (d,) = wrapped("select", x, dim)
     if not -x.shape[d] <= index < x.shape[d]:
         raise IndexError(f"select: index = {index}, but axis {d} of the sparse tensor has size {x.shape[d]}")
     index %= x.shape[d]
+    if isinstance(x, SparseCompressed) and d < x.batch_dim:
+        return x.of_batch(d, index)
+    coo = coalesced("select", x)
     size = [n for k, n in enumerate(coo.shape) if k != d]
     if d >= coo.sparse_dim():
         return SparseCOO.make(coo._idx, ops.select(coo._val, d - coo.sparse_dim() + 1, index), size, True)
@@ -232,9 +237,11 @@ def _unbind(x: SparseTensor, dim: int = 0) -> tuple[Any, ...]:
 
 def _without_places(x: SparseTensor, size: Sequence[int], places: int, dtype: Any, requires_grad: bool) -> SparseTensor:
     """In x's layout, of which `places` axes have indices."""
+    if isinstance(x, SparseCompressed) and (tuple(size) == tuple(x.shape) or len(size) == x.ndim and not x.blocked):
+        return x.emptied(size, x.dtype if dtype is None else dtype).requires_grad_(requires_grad)
     values = ops.zeros((0, *size[places:]), dtype=x.dtype if dtype is None else dtype)
-    found = in_layout_of(SparseCOO.make(ops.zeros((places, 0), dtype=_C.int64), values, size, True), x)
-    return found.requires_grad_() if requires_grad else found  # type: ignore[return-value]
+    found = SparseCOO.make(ops.zeros((places, 0), dtype=_C.int64), values, size, True)
+    return found.requires_grad_(requires_grad)  # type: ignore[return-value]
 
 
 @answers("zeros_like", "empty_like")

@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from types import GetSetDescriptorType
 from typing import Any, ClassVar
 
-from flambeau import _C, _tensor
+from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import layout, sparse_coo, sparse_csr
 from flambeau._print import parts_text
-from flambeau._warn import warn_once
 
 # How to coalesce: the places in order, an index, and whether places were there more than once. If so, the index says to which place each
 # value is added, else it is the order of the values.
 Merging = tuple[Tensor, Tensor, bool]
 _SHAPE = Tensor.shape.__get__
+_SET_CORE = Tensor.data.__set__  # type: ignore[attr-defined]
 # What the core itself can answer.
 _GEOMETRY = {
     "__len__", "dim", "dtype", "element_size", "is_complex", "is_floating_point", "itemsize", "ndim", "ndimension", "nelement", "numel",
@@ -39,7 +39,7 @@ def _missing(name: str) -> Callable[..., Any]:
 
 
 class SparseTensor(Tensor):
-    """What both layouts have in common. `_val` are the values, through which gradients go."""
+    """What the layouts have in common. `_val` are the values, through which gradients go."""
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}  # name -> what answers, filled by `_answers.answers`
     _val: Tensor
@@ -63,6 +63,10 @@ class SparseTensor(Tensor):
     def to_coo(self) -> SparseCOO:
         raise NotImplementedError
 
+    def parts(self) -> dict[str, Tensor]:
+        """What it is made of, by name."""
+        raise NotImplementedError
+
     def rows(self) -> tuple[Tensor, Tensor, Tensor]:
         """crow, col and values of a matrix by compressed rows."""
         raise NotImplementedError
@@ -79,9 +83,19 @@ class SparseTensor(Tensor):
     def is_sparse_csr(self) -> bool:  # type: ignore[override]
         return self.layout is sparse_csr
 
-    @property
-    def data(self) -> SparseTensor:  # type: ignore[override]
+    @property  # type: ignore[override]
+    def data(self) -> SparseTensor:
         return self._with(self._val.detach())
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        if type(value) is not type(self):
+            raise TypeError(f"data = {type(value).__name__}; expected a {type(self).__name__}, as the tensor is one")
+        self.turn_into(value._with(value._val.detach().requires_grad_(self.requires_grad)))
+
+    def turn_into(self, other: Any) -> None:
+        """From now on this tensor is what another one of its class is, of that one's size, with its history."""
+        _C.no_torch_function(_SET_CORE, (), (self, other), None)
 
     @property
     def device(self) -> Any:  # type: ignore[override]
@@ -144,7 +158,7 @@ class SparseTensor(Tensor):
         return self._val.shape[0]
 
     def sparse_dim(self) -> int:
-        """How many axes have indices."""
+        """How many axes have indices; of a batch of matrices those of one."""
         return 2
 
     def dense_dim(self) -> int:
@@ -173,24 +187,21 @@ class SparseTensor(Tensor):
         dense = ops.index_put(empty, list(indices.unbind(0)), values, True) if indices.shape[0] else empty + values.sum(0)
         return dense if dtype is None else dense.to(dtype)
 
-    def to_sparse(self, sparse_dim: int | None = None, *, layout: Any = None) -> Any:
+    def to_sparse(
+        self, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: int | None = None
+    ) -> Any:
         """This tensor by coordinates, or in the given layout."""
-        if layout is sparse_csr:
-            return self.to_sparse_csr()
-        if layout not in (None, sparse_coo):
-            raise ValueError(f"to_sparse: layout = {layout!r}; expected None, {_tensor.library}.sparse_coo or {_tensor.library}.sparse_csr")
-        if sparse_dim is not None and sparse_dim != self.sparse_dim():
+        from flambeau.sparse._compressed import known_layout, to_compressed
+
+        if (kind := known_layout("to_sparse", layout)) is not None:
+            return to_compressed("to_sparse", self, kind, blocksize, dense_dim)
+        if dense_dim is not None:
+            sparse_dim = self.ndim - dense_dim
+        if sparse_dim is not None and sparse_dim != self.to_coo().sparse_dim():
             return self.to_dense().to_sparse(sparse_dim)
         return self.to_coo()
 
     to_sparse_coo = to_sparse
-
-    def to_sparse_csr(self, dense_dim: int | None = None) -> SparseCSR:
-        """This matrix by compressed rows."""
-        if self.ndim != 2 or self.dense_dim() or dense_dim:
-            given = f"shape {list(self.shape)} with {self.dense_dim()} dense axes"
-            raise _C.ShapeError(f"to_sparse_csr: the tensor has {given}; expected a matrix without dense axes")
-        return SparseCSR.make(*self.rows(), self.shape)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SparseTensor:
         if not self.is_leaf:
@@ -241,6 +252,35 @@ class SparseCOO(SparseTensor):
         held = other._val if values is None else values
         _C.set_sparse_parts(self, other._idx, held, other._in_order)
         self._kept, self._merge = None if type(held) is Tensor else held, other._merge
+
+    def turn_into(self, other: SparseCOO) -> None:
+        super().turn_into(other)
+        self._kept, self._merge = other._kept, other._merge
+
+    def sparse_resize_(self, size: Sequence[int], sparse_dim: int, dense_dim: int) -> SparseCOO:
+        """Gives this tensor another size in place: one where all of its places are, which stay what they are.
+
+        Args:
+            sparse_dim, dense_dim: how many axes have indices, and how many are whole in each value. Others than before only without places.
+
+        Raises:
+            ShapeError: a size without a place that there is, or another number of axes.
+        """
+        from flambeau.sparse._inplace import resized
+
+        return resized("sparse_resize_", self, size, sparse_dim, dense_dim)
+
+    def sparse_resize_and_clear_(self, size: Sequence[int], sparse_dim: int, dense_dim: int) -> SparseCOO:
+        """Gives this tensor any other size in place, and takes its places away."""
+        from flambeau.sparse._inplace import resized
+
+        return resized("sparse_resize_and_clear_", self, size, sparse_dim, dense_dim, True)
+
+    def resize_as_(self, other: Tensor) -> SparseCOO:
+        """`sparse_resize_` to the size of another sparse tensor."""
+        if not isinstance(other, SparseCOO):
+            raise TypeError(f"resize_as_: other is a {type(other).__name__}; expected a sparse tensor in coordinates")
+        return self.sparse_resize_(other.shape, other.sparse_dim(), other.dense_dim())
 
     @property
     def _idx(self) -> Tensor:  # [sparse_dim, nnz]
@@ -324,56 +364,16 @@ class SparseCOO(SparseTensor):
         return ops.sparse_compress(row, size_of(x)[0]), column, values
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _remade, (SparseCOO, (self._idx, self._val.detach(), tuple(self.shape), self._in_order), self.requires_grad)
+        return remade, (SparseCOO, (self._idx, self._val.detach(), tuple(self.shape), self._in_order), self.requires_grad)
+
+    def parts(self) -> dict[str, Tensor]:
+        return {"indices": self._idx, "values": self._val}
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return parts_text({"indices": self._idx, "values": self._val}, self._footer(), True, tensor_contents)
+        return parts_text(self.parts(), self._footer(), True, tensor_contents)
 
 
-class SparseCSR(SparseTensor):
-    """Compressed rows of a matrix: row r has the values crow[r] ... crow[r + 1] - 1, in the columns col."""
-
-    layout = sparse_csr
-    _crow: Tensor  # [rows + 1]
-    _col: Tensor  # [nnz]
-
-    @staticmethod
-    def make(crow: Tensor, col: Tensor, values: Tensor, size: Sequence[int]) -> SparseCSR:
-        """Of parts that fit."""
-        warn_once("sparse CSR tensors are in beta state: what they can do, and how it is called, may change")
-        x = ops.empty(tuple(size), dtype=values.dtype, device="meta").as_subclass(SparseCSR)
-        x._crow, x._col, x._val = crow, col, values
-        return x
-
-    def _with(self, values: Tensor) -> SparseCSR:
-        return SparseCSR.make(self._crow, self._col, values, self.shape)
-
-    def to_coo(self) -> SparseCOO:
-        counts = self._crow[1:] - self._crow[:-1]
-        row = ops.repeat_interleave(ops.arange(counts.shape[0]), counts)
-        # Columns may be in any order within a row.
-        return SparseCOO.make(ops.stack([row, self._col]), self._val, self.shape).coalesce()
-
-    def crow_indices(self) -> Tensor:
-        """Where each row begins among the values, and where the last one ends: [rows + 1]."""
-        return self._crow
-
-    def col_indices(self) -> Tensor:
-        """The column of each value."""
-        return self._col
-
-    def rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self._crow, self._col, self._val
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return _remade, (SparseCSR, (self._crow, self._col, self._val.detach(), tuple(self.shape)), self.requires_grad)
-
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        parts = {"crow_indices": self._crow, "col_indices": self._col, "values": self._val}
-        return parts_text(parts, self._footer(), False, tensor_contents)
-
-
-def _remade(cls: Any, parts: tuple[Any, ...], requires_grad: bool) -> Any:
+def remade(cls: Any, parts: tuple[Any, ...], requires_grad: bool) -> Any:
     return cls.make(*parts).requires_grad_(requires_grad)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._memory_format import strided
 
 
 def swap_tensors(t1: Tensor, t2: Tensor) -> None:
@@ -25,7 +26,7 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     (tensor([1]), tensor([0., 0.]))
     """
     for name, value in (("t1", t1), ("t2", t2)):
-        if not isinstance(value, Tensor) or value.is_sparse or value.is_sparse_csr:
+        if not isinstance(value, Tensor) or value.layout is not strided:
             raise TypeError(f"swap_tensors: {name} is a {type(value).__name__}; expected a dense tensor")
         if not value.is_leaf:
             raise _C.AutogradError(f"swap_tensors: {name} has a history ({value.grad_fn}); expected a leaf (detach() makes one)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from flambeau._C import ArgumentError, DTypeError, ShapeError, Tensor, ops
+from flambeau._held import held
 from flambeau._no_tensor import explained, wants_tensors
 from flambeau._warn import warn
 from flambeau.amp.autocast_mode import widens
@@ -235,8 +236,9 @@ def gaussian_nll_loss(
             raise ShapeError(
                 f"{op}: var has shape {list(var.shape)}; expected {list(input.shape)} with 1 in some places, or no last dimension"
             )
-    if var.numel() and not var.is_meta:
-        low = var.detach().amin().item()
+    given = held(var)
+    if given.numel() and not given.is_meta:
+        low = given.detach().amin().item()
         if low < 0:
             raise ArgumentError(f"{op}: var has an element {low:g}; expected variances >= 0")
     with no_grad():

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._held import held
 from flambeau._spelled import spelled
 from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional._margin import pairwise_distance
@@ -82,8 +83,9 @@ def multilabel_margin_loss(
     x = input.reshape(1, -1) if input.ndim < 2 else input
     y = target.reshape(x.shape)
     c = x.shape[1]
-    if y.numel() and not y.is_meta and bool(((y < -1) | (y >= c)).any()):
-        raise _C.RangeError(f"{name}: targets go from {int(y.min())} to {int(y.max())}; expected -1 to {c - 1}")
+    given = held(y)
+    if given.numel() and not given.is_meta and bool(((given < -1) | (given >= c)).any()):
+        raise _C.RangeError(f"{name}: targets go from {int(given.min())} to {int(given.max())}; expected -1 to {c - 1}")
     valid = (y >= 0).to(_C.int64).cumprod(1)  # up to the first -1
     safe = y * valid
     named = ops.zeros_like(y).scatter_add(1, safe, valid) > 0

@@ -59,9 +59,9 @@ def of_one_shape(
     fits = not same_ndim or all(t.ndim == first.ndim for t in tensors)
     if fits and _tensor.library == "torch" and (found := _expanded(tensors, as_first)) is not None:
         if warns:
-            warn(
-                f"Using a target size ({tensors[other].shape}) that is different to the input size ({first.shape}): {op} broadcasts them "
-                f"to {list(found[0].shape)}, which is likely not what is meant; reshape, squeeze or expand one of them"
+            warn(  # programs filter this warning by PyTorch's words
+                f"Using a target size ({tensors[other].shape}) that is different to the input size ({first.shape}). "
+                "This will likely lead to incorrect results due to broadcasting. Please ensure they have the same size."
             )
         return found
     check_same_shape(op, first, tensors[other], (names[0], names[other]))

@@ -9,6 +9,7 @@ from numbers import Integral
 from typing import Any
 
 from flambeau._C import ArgumentError, RangeError, ShapeError, Tensor, int64, ops
+from flambeau._held import held
 from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional import _pooling
 from flambeau.nn.functional._calls import batched
@@ -120,8 +121,9 @@ def _unpool(
     sizes = _unpooled_sizes(op, x, kernel, stride, padding, output_size, axes)
     lead, room = x.shape[:-axes], math.prod(sizes)
     flat = indices.flatten(len(lead))
-    if flat.numel() and not flat.is_meta and bool(((flat < 0) | (flat >= room)).any()):
-        raise RangeError(f"{op}: indices go from {int(flat.min())} to {int(flat.max())}; expected 0 to {room - 1}, positions in {sizes}")
+    given = held(flat)
+    if given.numel() and not given.is_meta and bool(((given < 0) | (given >= room)).any()):
+        raise RangeError(f"{op}: indices go from {int(given.min())} to {int(given.max())}; expected 0 to {room - 1}, positions in {sizes}")
     places = x.new_zeros((*lead, room)).scatter(-1, flat, x.flatten(len(lead)))
     return places.reshape(*lead, *sizes)
 

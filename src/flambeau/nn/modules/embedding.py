@@ -109,6 +109,10 @@ class Embedding(Module):
     def reset_parameters(self) -> None:
         """Draws N(0, 1); the padding row becomes zero."""
         init.normal_(self.weight)
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self) -> None:
+        """For classes that draw the weights otherwise."""
         if self.padding_idx is not None:
             with no_grad():
                 self.weight[self.padding_idx].fill_(0)

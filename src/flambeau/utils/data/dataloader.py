@@ -311,6 +311,10 @@ class DataLoader(Generic[T]):
     def __iter__(self) -> Iterator[Any]: ...
 
     def __iter__(self) -> Iterator[Any]:
+        return self._get_iterator()  # type: ignore[no-any-return]
+
+    def _get_iterator(self) -> Any:
+        """One pass: what `__iter__` returns, for classes that wrap it."""
         # Drawn for any number of workers, so that the random stream does not depend on it.
         seed = draw_seed(self.generator)
         if self.pin_memory:

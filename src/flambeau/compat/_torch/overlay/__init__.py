@@ -49,8 +49,8 @@ class PyTorchFileReader:
 
 # ---- element types of PyTorch's that are not here: they can be named and compared, and no tensor has one
 
-# Layouts of PyTorch's that are not here: `x.layout == torch.sparse_csc` is a question that has an answer.
-sparse_csc, sparse_bsr, sparse_bsc, jagged = (_layout(name) for name in ("sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"))
+# A layout of PyTorch's that is not here: `x.layout == torch.jagged` is a question that has an answer.
+jagged = _layout("jagged")
 
 
 class qscheme:

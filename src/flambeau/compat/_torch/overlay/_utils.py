@@ -166,14 +166,14 @@ def _rebuild_meta_tensor_no_storage(dtype: Any, size: Any, stride: Any, requires
 
 def _rebuild_sparse_tensor(layout: Any, data: tuple[Any, ...]) -> Any:
     """Of indices, values and a size, and of a COO tensor whether it is in order."""
-    from flambeau import sparse_coo, sparse_coo_tensor, sparse_csr, sparse_csr_tensor
+    from flambeau import sparse_compressed_tensor, sparse_coo, sparse_coo_tensor, strided
 
     if layout is sparse_coo:
         made = sparse_coo_tensor(*data[:3])
         return made.coalesce() if data[3:] == (True,) else made
-    if layout is sparse_csr:
-        return sparse_csr_tensor(*data[:4])
-    raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
+    if layout is strided:
+        raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
+    return sparse_compressed_tensor(*data[:4], layout=layout)
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Any:

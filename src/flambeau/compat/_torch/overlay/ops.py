@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau
+from flambeau.compat._torch import overlay
 from flambeau.compat._torch.extensions import provide
-from flambeau.compat._torch.overlay import _convolution
 
 __all__ = ["load_library", "loaded_libraries"]
 
@@ -25,6 +25,10 @@ class OpOverloadPacket:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
+
+    def overloads(self) -> list[str]:
+        """The names by which all overloads are found: one, as they are one function."""
+        return ["default"]
 
     def __getattr__(self, overload: str) -> OpOverloadPacket:
         if overload.startswith("_"):
@@ -57,7 +61,6 @@ def _sparse_mm_reduce(*args: Any, **kwargs: Any) -> Any:
 
 # What ATen calls otherwise than users do.
 _ATEN: dict[str, Any] = {
-    "_convolution": _convolution,
     "_to_copy": _to_copy,
     "_pin_memory": flambeau.Tensor.pin_memory,
     "_sparse_addmm": flambeau.sparse.addmm,
@@ -65,6 +68,21 @@ _ATEN: dict[str, Any] = {
     "alias": lambda x: x.view_as(x),
     "slice": _slice,
 }
+_PRIVATE = frozenset((
+    "_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo", "_convolution", "_log_softmax", "_log_softmax_backward_data",
+    "_sample_dirichlet", "_shape_as_tensor", "_softmax", "_softmax_backward_data", "_standard_gamma",
+))  # fmt: skip
+
+
+def _found(name: str) -> Any:
+    """The function that is ATen's operator of this name, or None."""
+    for space in (flambeau, flambeau.nn.functional, flambeau.Tensor):
+        if callable(function := getattr(space, name, None)):
+            return function
+    if name in _ATEN:
+        return _ATEN[name]
+    # `torch._name`, which PyTorch makes of ATen's operators, too. Other names are not operators.
+    return getattr(overlay, name, None) if name in _PRIVATE or name.startswith("_foreach_") else None
 
 
 class Namespace:
@@ -77,12 +95,10 @@ class Namespace:
         if name.startswith("__"):
             raise AttributeError(name)
         if self.name in ("aten", "prims"):
-            for space in (flambeau, flambeau.nn.functional, flambeau.Tensor, None):
-                function = getattr(space, name, None) if space else _ATEN.get(name)
-                if callable(function):
-                    packet = OpOverloadPacket(self.name, name, function)
-                    self.__dict__[name] = packet
-                    return packet
+            if (function := _found(name)) is not None:
+                packet = OpOverloadPacket(self.name, name, function)
+                self.__dict__[name] = packet
+                return packet
             raise AttributeError(f"torch.ops.{self.name}.{name} is not in flambeau")
         registered = getattr(getattr(flambeau.ops, self.name), name, None)  # those of flambeau.library
         if registered is not None:

@@ -1,0 +1,1 @@
+"""`torch.testing._internal`: what packages' own tests take from PyTorch's."""

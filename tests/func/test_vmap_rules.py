@@ -1,0 +1,252 @@
+"""vmap by one call for all samples, where the table's samples do not lead: one sample's values against a loop, in every nesting."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+from support.compare import assert_near
+
+import flambeau as fl
+import flambeau.nn.functional as F
+from flambeau.func import _batched, grad, jvp, vmap
+
+BATCH = 3
+
+
+@pytest.fixture(autouse=True)
+def no_loops(monkeypatch):
+    """A call per sample is an error."""
+    monkeypatch.setattr(_batched, "_warned", set())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="vmap: there is no batching rule")
+        yield
+
+
+def numbers(*shape, seed=0):
+    return fl.randn(*shape, dtype=fl.float64, generator=fl.Generator().manual_seed(seed + 7 * len(shape)))
+
+
+def places(high, *shape, seed=0):
+    return fl.randint(0, high, shape, generator=fl.Generator().manual_seed(seed))
+
+
+def written(x, i, y):
+    x = x.clone()
+    x[i] = y
+    x[..., i[0]] += 1.0
+    x[x > 1] = 0.5
+    x[[0, 1], i] *= 2
+    return x
+
+
+def statistics(x, mean, var, weight):
+    mean, var = mean.detach().clone(), var.detach().clone()
+    return F.batch_norm(x, mean, var, weight, None, True), mean, var
+
+
+B = BATCH
+# name: (function of a sample, arguments of all samples)
+CASES = {
+    "index: behind a slice": (lambda x, i: x[:, i], (numbers(B, 3, 4), places(4, B, 2))),
+    "index: apart": (lambda x, i: x[i, :, None, [0, 1]], (numbers(B, 3, 2, 4), places(3, B, 2))),
+    "index: beside an int": (lambda x, i: x[0, i] + x[i, ..., 0], (numbers(B, 4, 4), places(4, B, 2))),
+    "index: broadcast": (lambda x, i, j: x[i[:, None], j], (numbers(B, 4, 4), places(4, B, 2), places(4, B, 3, seed=1))),
+    "index: op": (lambda x, i: fl._C.ops.index(x, [None, i]), (numbers(B, 3, 4), places(4, B, 2))),
+    "index: 0-d": (lambda x, i: x.index_select(0, i), (numbers(B, 3, 4), places(3, B))),
+    "written through indices": (written, (numbers(B, 4, 4), places(4, B, 2), numbers(B, 2, 4, seed=1))),
+    "index_put": (lambda x, i, v: x.index_put((i,), v), (numbers(B, 4, 2), fl.stack([fl.randperm(4)[:2]] * B), numbers(B, 2, 2))),
+    "index_put: accumulated": (lambda x, i, v: x.index_put((i, i), v, accumulate=True), (numbers(B, 4, 4), places(4, B, 5), numbers(B, 5))),
+    "index_put_": (lambda x, i, v: x.clone().index_put_((i,), v, True), (numbers(B, 4), places(4, B, 5), numbers(B, 5))),
+    "index_add": (lambda x, i, y: x.index_add(1, i, y, alpha=2), (numbers(B, 3, 4), places(4, B, 5), numbers(B, 3, 5))),
+    "index_add_": (lambda x, i, y: x.clone().index_add_(-1, i, y), (numbers(B, 3, 4), places(4, B, 5), numbers(B, 3, 5))),
+    "index_fill by a tensor": (lambda x, i, v: x.index_fill(0, i, v), (numbers(B, 3, 4), places(3, B, 2), numbers(B))),
+    "put": (lambda x, i, y: x.put(i - 4, y, True), (numbers(B, 2, 2), places(4, B, 3), numbers(B, 3))),
+    "masked_scatter": (lambda x, m, y: x.masked_scatter(m > 0, y), (numbers(B, 3, 4), numbers(B, 4, seed=1), numbers(B, 12))),
+    "take_along_dim of all": (lambda x, i: fl.take_along_dim(x, i), (numbers(B, 3, 4), places(12, B, 5))),
+    "searchsorted": (lambda s, v: fl.searchsorted(s.sort().values, v).double() + v, (numbers(B, 5), numbers(B, 2, 3))),
+    "bucketize": (lambda v, s: fl.bucketize(v, s.sort().values, right=True) + v, (numbers(B, 2, 3), numbers(B, 5))),
+    "0-d samples": (lambda x: x.cumsum(0) + x.softmax(-1) + x.max(0).values + x.logsumexp(0, True) + x.topk(1).values + x.prod(0), (numbers(B),)),
+    "0-d scatter": (lambda x, y: x.scatter_add(0, fl.tensor(0), y) + x.index_add(0, fl.tensor([0]), y), (numbers(B), numbers(B, seed=1))),
+    "0-d places": (lambda x: x.argmax(0, keepdim=True) + x.median(0).values + x.kthvalue(1)[0] + x.mode()[0] + x, (numbers(B),)),
+    "in place": (lambda x: x.clone().cumsum_(0).clamp_(max=2).cumprod_(1).tril_(), (numbers(B, 3, 3),)),
+    "pad": (lambda x: F.pad(x, (1, 2, 0, 1), value=2.0) * F.pad(x, (1, 2, 0, 1)), (numbers(B, 2, 3, 4),)),
+    "pad: reflect": (lambda x: F.pad(x, (1, 2), "reflect"), (numbers(B, 2, 4),)),
+    "pad: replicate": (lambda x: F.pad(x, (1, 2, 1, 1), "replicate"), (numbers(B, 2, 3, 4, 4),)),
+    "pad: circular": (lambda x: F.pad(x, (1, 2, 1, 0, 1, 1), "circular"), (numbers(B, 2, 3, 3, 4),)),
+    "pixels": (lambda x: F.pixel_unshuffle(F.pixel_shuffle(x, 2) * 2, 2), (numbers(B, 1, 4, 2, 3),)),
+    "diff": (lambda x, y: fl.diff(x, 2, 0, prepend=y), (numbers(B, 3, 2), numbers(B, 1, 2))),
+    "repeat_interleave": (lambda x: x.repeat_interleave(2, -1) + x.repeat_interleave(fl.tensor([1, 3]), 1), (numbers(B, 3, 2),)),
+    "narrow": (lambda x, i: x.narrow(0, i, 2)[:, 1:] * x.narrow(1, fl.tensor(1), 2).narrow(0, 1, 2), (numbers(B, 3, 4)[..., :3], places(2, B))),
+    "flips": (lambda x: x.fliplr() + x.flipud() + x.flip([]), (numbers(B, 3, 2),)),
+    "linspace": (lambda a, b: fl.linspace(a, b, 5, dtype=fl.float64) + fl.logspace(a, 2, 5, dtype=fl.float64), (numbers(B), numbers(B, seed=1))),
+    "as_strided": (lambda x: x.as_strided((2, 2), (1, 2)) * 2, (numbers(B, 6),)),
+    "nextafter": (lambda x, y: fl.nextafter(x.detach(), y.detach()) + x * y, (numbers(B, 3), numbers(B, 2, 3))),
+    "squeeze": (lambda x: x.squeeze(()) + x.squeeze((0, 1)), (numbers(B, 1, 2, 3),)),
+    "cat with nothing": (lambda x: fl.cat([fl.zeros(0, dtype=fl.float64), x]), (numbers(B, 2, 3),)),
+    "solve_triangular": (
+        lambda a, b: fl.linalg.solve_triangular(a.tril() + 3 * fl.eye(3, dtype=a.dtype), b, upper=False), (numbers(B, 3, 3), numbers(B, 2, 3, 2))
+    ),
+    "fft": (lambda x: fl.fft.fft(x, 7, 0).real + fl.fft.irfft(fl.fft.rfft(x, 13, 0), 7, 0) + fl.fft.ifft2(x, (7, 2)).imag, (numbers(B, 5, 2),)),
+    "lstsq": (lambda a, b: fl.linalg.lstsq(a, b, driver="gelsd").solution, (numbers(B, 4, 2), numbers(B, 4, 3))),
+    "conv_transpose": (
+        lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1, groups=2), (numbers(B, 2, 4, 3, 3), numbers(B, 4, 1, 3, 2), numbers(B, 2))
+    ),
+    "conv_transpose of one": (lambda x, w: F.conv_transpose1d(x, w), (numbers(B, 2, 5), numbers(B, 2, 3, 2))),
+    "grid_sample": (lambda x, g: F.grid_sample(x, g * 0.4, align_corners=False), (numbers(B, 2, 3, 4, 4), numbers(B, 2, 3, 3, 2))),
+    "embedding": (lambda w, i: F.embedding(i, w, padding_idx=1), (numbers(B, 4, 2), places(4, B, 5))),
+    "cross_entropy": (
+        lambda x, t, w: F.cross_entropy(x, t, w.exp().detach(), label_smoothing=0.2, ignore_index=1), (numbers(B, 4, 3), places(3, B, 4), numbers(B, 3))
+    ),
+    "nll_loss": (lambda x, t, w: F.nll_loss(x, t, w.exp().detach(), reduction="sum"), (numbers(B, 4, 3, 2), places(3, B, 4, 2), numbers(B, 3))),
+    "binary_cross_entropy": (
+        lambda x, t, w: F.binary_cross_entropy(x.sigmoid(), t.sigmoid(), w.exp().detach()), (numbers(B, 4, 3), numbers(B, 4, 3, seed=1), numbers(B, 3))
+    ),
+    "binary_cross_entropy_with_logits": (
+        lambda x, t, w: F.binary_cross_entropy_with_logits(x, t.sigmoid(), w.exp().detach(), pos_weight=w.exp().detach()),
+        (numbers(B, 4, 3), numbers(B, 4, 3, seed=1), numbers(B, 3)),
+    ),
+    "multi_margin_loss": (lambda x, t, w: F.multi_margin_loss(x, t, 2, 0.5, w.exp()), (numbers(B, 4, 3), places(3, B, 4), numbers(B, 3))),
+    "multilabel_margin_loss": (lambda x, t: F.multilabel_margin_loss(x, t - 1), (numbers(B, 4, 3), places(3, B, 4, 3))),
+    "ctc_loss": (
+        lambda x, t: F.ctc_loss(x.log_softmax(-1), t + 1, fl.tensor([6, 5]), fl.tensor([2, 3])), (numbers(B, 6, 2, 5), places(4, B, 2, 3))
+    ),
+    "gaussian_nll_loss": (lambda x, y, v: F.gaussian_nll_loss(x, y, v.exp()), (numbers(B, 4), numbers(B, 4, seed=1), numbers(B, 4, seed=2))),
+    "quantile": (lambda x, q: fl.quantile(x, q.sigmoid(), 0), (numbers(B, 5, 2), numbers(B, 3))),
+    "max_unpool": (lambda x, i: F.max_unpool1d(x, i + fl.tensor([0, 2, 4]), 2), (numbers(B, 2, 3), places(2, B, 2, 3))),
+    "prelu": (F.prelu, (numbers(B), numbers(B, 1))),
+    "batch_norm": (statistics, (numbers(B, 4, 2, 3), numbers(B, 2), numbers(B, 2).exp(), numbers(B, 2, seed=1))),
+    "diagonals": (lambda x: fl.diag(x) + fl.diag_embed(x) + fl.diagflat(x), (numbers(B, 3),)),
+    "block_diag": (lambda x, y: fl.block_diag(x, fl.ones(1, 2), y), (numbers(B, 3), numbers(B, 2, 2))),
+    "select_scatter": (lambda x: fl.select_scatter(fl.ones(2, 3, dtype=x.dtype), x, 0, 1), (numbers(B, 3),)),
+    "slice_scatter": (lambda x, y: fl.slice_scatter(x, y, 1, 0, 3, 2), (numbers(B, 2, 3), numbers(B, 2, 2))),
+    "diagonal_scatter": (lambda x: fl.diagonal_scatter(fl.ones(3, 3, dtype=x.dtype), x), (numbers(B, 3),)),
+    "type of another": (lambda x, y: x.float().to(y) * y, (numbers(B, 3), numbers(B, 3, seed=1))),
+}  # fmt: skip
+ONE_EACH = ("batch_norm", "index_put_", "index_add_", "written through indices", "type of another")  # what they write to is a batch
+NO_SECOND = ("ctc_loss",)  # whose backward has no derivative
+
+
+def outputs(result):
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def loop(f, args, dims):
+    rows = [outputs(f(*(a if d is None else a.select(d, i) for a, d in zip(args, dims)))) for i in range(BATCH)]
+    return [fl.stack(list(column)) for column in zip(*rows)]
+
+
+def loss(f, args):
+    """A number, as a function of the arguments that have derivatives."""
+    at = [i for i, a in enumerate(args) if a.is_floating_point()]
+
+    def total(*some):
+        given = list(args)
+        for i, x in zip(at, some):
+            given[i] = x
+        return sum((y.double().sin()).sum() for y in outputs(f(*given)))
+
+    return total, [args[i] for i in at]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name):
+    f, args = CASES[name]
+    everything = (0,) * len(args)
+    choices = [everything, *(tuple(0 if i == k else None for i in range(len(args))) for k in range(len(args)))]
+    for dims in choices[: None if len(args) > 1 else 1]:
+        given = [a if d == 0 else a[1] for a, d in zip(args, dims)]
+        if name in ONE_EACH and dims != everything:
+            continue
+        for found, expected in zip(outputs(vmap(f, in_dims=dims)(*given)), loop(f, given, dims), strict=True):
+            assert found.dtype is expected.dtype
+            assert_near(found, expected, what=f"{name} {dims}")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_other_axes_and_batches_of_batches(name):
+    f, args = CASES[name]
+    plain = [a.clone() for a in outputs(vmap(f)(*args))]
+    last = [a.movedim(0, -1) for a in args]
+    for found, expected in zip(outputs(vmap(f, in_dims=-1, out_dims=-1)(*last)), plain, strict=True):
+        assert_near(found, expected.movedim(0, -1))
+    twice = [fl.stack([a, a.flip(0)], 1) for a in args]
+    for found, expected in zip(outputs(vmap(vmap(f))(*twice)), plain, strict=True):
+        assert_near(found, fl.stack([expected, expected.flip(0)], 1))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients(name):
+    f, args = CASES[name]
+    _, given = loss(f, args)
+    at = [i for i, a in enumerate(args) if a.is_floating_point()]
+
+    def gradients(*row):
+        total, some = loss(f, row)
+        return grad(total, argnums=tuple(range(len(at))))(*some)
+
+    expected = loop(gradients, args, (0,) * len(args))
+    inside = vmap(gradients)(*args)
+    outside = grad(loss(vmap(f), args)[0], argnums=tuple(range(len(at))))(*given)
+    for found, other, wanted in zip(inside, outside, expected, strict=True):
+        assert_near(found, wanted, scale=100)
+        assert_near(other, wanted, scale=100)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in NO_SECOND])
+def test_directions(name):
+    f, args = CASES[name]
+
+    def along(*row):
+        total, some = loss(f, row)
+        return jvp(total, tuple(some), tuple(x.cos() for x in some))[1]
+
+    (expected,) = loop(along, args, (0,) * len(args))
+    assert_near(vmap(along)(*args), expected, scale=100)
+
+
+# ------------------------------------------------------------------------------------- what is refused
+
+
+def test_no_sample_reads_or_writes_another_ones_elements():
+    far, x = fl.tensor([[0], [4]]), fl.zeros(2, 4)
+    refused = [
+        lambda i, a: a.index_add(0, i, fl.ones(1)), lambda i, a: a.put(i, fl.ones(1)), lambda i, a: a.index_fill(0, i, 1.0),
+        lambda i, a: F.embedding(i, a.unsqueeze(1)), lambda i, a: a[i], lambda i, a: a.index_put((i,), fl.ones(1)),
+    ]  # fmt: skip
+    for f in refused:
+        with pytest.raises(IndexError):
+            vmap(f)(far, x)
+    with pytest.raises(RuntimeError, match="beyond the memory of a sample"):
+        vmap(lambda a: a.as_strided((5,), (1,)))(x)
+
+
+def test_statistics_that_samples_share_are_not_written_for_each():
+    x, mean, var, weight = numbers(4, 2, 3), numbers(2), numbers(2).exp(), numbers(BATCH, 2)
+    expected = statistics(x, mean, var, weight[1])
+    found = vmap(lambda w: F.batch_norm(x, mean, var, w, None, True))(weight)  # of one input: written once
+    assert_near(found[1], expected[0])
+    assert_near(mean, expected[1])
+    with pytest.raises(RuntimeError, match="which all samples share"):
+        vmap(lambda a: F.batch_norm(a, mean, var, None, None, True))(fl.stack([x, x]))
+
+
+def test_checks_read_the_values_of_all_samples():
+    with pytest.raises(ValueError, match="expected numbers between 0 and 1"):
+        vmap(lambda q: fl.quantile(fl.ones(3), q))(fl.tensor([0.5, 2.0]))
+    with pytest.raises(IndexError, match="indices go from 0 to 9"):
+        vmap(lambda i: F.max_unpool1d(fl.ones(1, 1), i, 2))(fl.tensor([[[0]], [[9]]]))
+
+
+def test_gradients_of_layers_without_inputs():
+    w, x = numbers(2, 0), numbers(BATCH, 5, 0)
+    assert vmap(grad(lambda w, a: F.linear(a, w).sum()), in_dims=(None, 0))(w, x).shape == (BATCH, 2, 0)
+
+
+def test_types_of_samples_are_those_of_their_elements():
+    wide = fl.ones(2, 3).double()
+    moved = fl.func.vmap(lambda o: fl.ones(3).to(o))(wide)
+    assert moved.dtype is fl.float64 and fl.equal(moved, wide)
+    assert fl.equal(fl.func.vmap(fl.nn.functional.mse_loss)(fl.ones(2, 3), 3 * wide), fl.tensor([4.0, 4.0], dtype=fl.float64))
+    y, tangent = fl.func.jvp(lambda o: fl.ones(3).to(o) * o, (wide[0],), (wide[1],))
+    assert y.dtype is fl.float64 and fl.equal(tangent, wide[1])
