@@ -33,7 +33,6 @@ NOT_IN_VMAP = {
     "nn.functional.batch_norm": "samples without axes, and one of the two statistics for all samples",
     "nn.functional.batch_norm/without_cudnn": "one of the two statistics for all samples",
     "nn.functional.gaussian_nll_loss": "losses do not broadcast",
-    "to": "the place of another tensor is read past the batch",
 }
 NOT_IN_JVP = {
     **dict.fromkeys(
@@ -55,7 +54,6 @@ NOT_IN_JVP = {
     "max_pool2d_with_indices_backward": "no such name in flambeau.ops",
     "nn.functional.max_unpool2d": "windows that overlap: another one of the values that are put in one place",
     "nn.functional.gaussian_nll_loss": "losses do not broadcast",
-    "to": "the place of another tensor is read past the direction",
     "var/unbiased": "a variance of nothing",
     "var_mean/unbiased": "a variance of nothing",
 }
