@@ -79,19 +79,29 @@ namespace {
 template <bool kRight, class T, class Put>
 void find_places(const T* row, int64_t n, const T* keys, int64_t count, const Put& put) {
   using W = std::conditional_t<is_half_type<T>, float, T>;
-  const auto passes = [](W m, W key) { return kRight ? !(key < m) & ((m == m) | (key != key)) : (m < key) | ((key != key) & (m == m)); };
   constexpr int64_t kTogether = 8;
   for (int64_t first = 0; first < count; first += kTogether) {
     W key[kTogether];
-    int64_t low[kTogether] = {}, high[kTogether];
-    for (int64_t k = 0; k < kTogether; ++k) key[k] = static_cast<W>(keys[std::min(first + k, count - 1)]), high[k] = n;
-    for (int64_t left = n; left > 0; left /= 2)  // the most that is left of a part
-      for (int64_t k = 0; k < kTogether; ++k) {
-        const int64_t middle = (low[k] + high[k]) / 2;
-        const bool open = low[k] < high[k], up = open & passes(static_cast<W>(row[std::min(middle, n - 1)]), key[k]);
-        low[k] = up ? middle + 1 : low[k];
-        high[k] = open & !up ? middle : high[k];
-      }
+    int64_t low[kTogether] = {}, left[kTogether];
+    for (int64_t k = 0; k < kTogether; ++k) key[k] = static_cast<W>(keys[std::min(first + k, count - 1)]), left[k] = n;
+    const auto halve = [&](int64_t k, int64_t half, bool up) {
+      const int64_t chosen = -static_cast<int64_t>(up);
+      low[k] += (half + 1) & chosen;
+      left[k] = half ^ ((half ^ (left[k] - half - 1)) & chosen);
+    };
+    const auto search = [&](const auto& passes) {
+      int64_t least = n, most = n;  // that may be left of a part
+      for (; least > 0; least = (least - 1) / 2, most /= 2)
+        for (int64_t k = 0; k < kTogether; ++k) {
+          const int64_t half = left[k] / 2;
+          halve(k, half, passes(static_cast<W>(row[low[k] + half]), key[k]));
+        }
+      for (; most > 0; most /= 2)
+        for (int64_t k = 0; k < kTogether; ++k)
+          if (const int64_t half = left[k] / 2; left[k] > 0) halve(k, half, passes(static_cast<W>(row[low[k] + half]), key[k]));
+    };
+    if (std::all_of(key, key + kTogether, [](W v) { return v == v; })) search([](W m, W v) { return kRight ? m <= v : m < v; });
+    else search([](W m, W v) { return kRight ? !(v < m) & ((m == m) | (v != v)) : (m < v) | ((v != v) & (m == m)); });
     for (int64_t k = 0; k < std::min(kTogether, count - first); ++k) put(first + k, low[k]);
   }
 }
