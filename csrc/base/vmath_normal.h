@@ -6,15 +6,16 @@
 namespace fl::vm {
 inline namespace FL_ISA {
 
+// 1 - 2^l with l = log2 erfc(a) = k + r, in which 2^r - 1 is by itself: near 0, where k is 0, it is all there is. Minimax polynomials: of l / a, to
+// 2^-28 of erf, and of (2^r - 1) / r, to 2^-26.
 FL_VM float erf(float x) {
-  const float a0 = abs(x), z = x * x;
-  const float near = x * poly(z, 1.1283791666f, -0.37612633517f, 0.1128369152f, -0.026859151472f, 0.0052003685869f,
-                              -0.00081347093321f, 8.3347186152e-5f);
-  const float a = a0 > 4.0f ? 4.0f : a0;
-  const float l = poly(a, 0.00031853966241f, -1.1302310552f, -0.63182391811f, -0.1100871665f, 0.026427637154f,
-                       -0.0047626258325f, 0.00059758577023f, -4.6163858625e-5f, 1.6430636557e-6f);
-  const float far = copysign(1.0f - exp(l), x);
-  return a0 < 0.92f ? near : far;
+  const float a0 = abs(x), a = a0 > 4.0f ? 4.0f : a0;
+  const float l = a * poly(a, -1.62790704f, -0.918447625f, -0.148277067f, 0.0276320327f, 0.000231398657f, -0.00240500861f,
+                           0.000912988732f, -0.000169719989f, 1.33539161e-5f);
+  constexpr float rounder = 12582912.0f + 127.0f;
+  const float t = l + rounder, r = l - (t - rounder), power = bits<float>(bits<uint32_t>(t) << 23);
+  const float m = r * poly(r, 0.693147188f, 0.240226498f, 0.05550357f, 0.00961823836f, 0.00133909647f, 0.00015403513f);
+  return copysign((1.0f - power) - power * m, x);
 }
 // gelu and its derivatives are made of a = |x| and
 //

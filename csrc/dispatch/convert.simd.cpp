@@ -60,12 +60,13 @@ void to_half(S* dst, const float* src, int64_t n) {
     const auto v = narrowed<S>(vector(at));
     std::memcpy(static_cast<void*>(dst + at), &v, sizeof(v));
   };
-#if defined(__AVX512BW__)
+#if FL_BFLOAT_PAIRS
   if constexpr (std::is_same_v<S, BFloat16>)
     for (; i + 2 * kVectorFloats <= n; i += 2 * kVectorFloats) {
       const Vector a = vector(i), b = vector(i + kVectorFloats);
       if (no_nan(a, b)) {
-        _mm512_storeu_si512(dst + i, bfloat_pair(a, b));
+        const BFloatPair pair = bfloat_pair(a, b);
+        std::memcpy(static_cast<void*>(dst + i), &pair, sizeof(pair));
       } else {
         narrow(i);
         narrow(i + kVectorFloats);

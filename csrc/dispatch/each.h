@@ -29,6 +29,7 @@ struct TileLoops {
   TileFn first;   // ... of the first one
   bool bool_out;  // they write one byte (0 or 1) per element instead of the compute type
   const RegisterRuns* registers;  // of float; null: the op has none
+  TileFn half_bits = nullptr;     // over the bits of 16-bit floats of either kind; null: those are computed as floats
 };
 
 // Which types of one byte a loop over uint8 computes without widening them.
@@ -45,6 +46,7 @@ struct EachKernel {
   bool bool_out;
   Bytes bytes;
   RegisterRuns registers;
+  TileFn half_bits = nullptr;
   TileLoops get(DType compute) const {
     const int i = compute == DType::Float32     ? 0
                   : compute == DType::Float64   ? 1
@@ -53,7 +55,8 @@ struct EachKernel {
                   : compute == DType::Complex64 ? 5
                   : is_complex(compute)         ? 6
                                                 : 4;
-    return {all[i], single[i], first[i], bool_out, compute == DType::Float32 && registers.by[0] ? &registers : nullptr};
+    return {all[i], single[i], first[i], bool_out, compute == DType::Float32 && registers.by[0] ? &registers : nullptr,
+            compute == DType::Float32 ? half_bits : nullptr};
   }
 };
 

@@ -51,7 +51,7 @@ using Narrow = std::conditional_t<std::is_same_v<S, float>, Vector, HalfVector>;
 
 Bits bfloat_bits(Vector v) {
   const Bits u = reinterpret_cast<Bits>(v), nan = (u >> 16) | 0x40, rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-  return (u & 0x7fffffff) > 0x7f800000 ? nan : rounded;
+  return v == v ? rounded : nan;
 }
 
 template <class S>
@@ -75,9 +75,13 @@ Narrow<S> narrowed(Vector v) {
   return made;
 }
 
+// narrowed() of two vectors at once, which must not hold NaN: what they are rounded to has its bits in the higher halves.
+#if defined(__AVX512BW__) || defined(__AVX2__)
+#define FL_BFLOAT_PAIRS 1
+#endif
 #if defined(__AVX512BW__)
-// narrowed() of two vectors at once: the higher halves of what they are rounded to. Not where one of them is NaN.
-__m512i bfloat_pair(Vector a, Vector b) {
+using BFloatPair = __m512i;
+BFloatPair bfloat_pair(Vector a, Vector b) {
   const auto rounded = [](Vector v) {
     const Bits u = reinterpret_cast<Bits>(v);
     return reinterpret_cast<__m512i>(u + 0x7fff + ((u >> 16) & 1));
@@ -88,6 +92,17 @@ __m512i bfloat_pair(Vector a, Vector b) {
 }
 
 bool no_nan(Vector a, Vector b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) == 0; }
+#elif defined(__AVX2__)
+using BFloatPair = __m256i;
+BFloatPair bfloat_pair(Vector a, Vector b) {
+  const auto rounded = [](Vector v) {
+    const Bits u = reinterpret_cast<Bits>(v);
+    return reinterpret_cast<__m256i>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+  };
+  return _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded(a), rounded(b)), 0xd8);  // packed within halves of 128 bits
+}
+
+bool no_nan(Vector a, Vector b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)) == 0; }
 #endif
 
 }  // namespace

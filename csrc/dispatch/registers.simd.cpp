@@ -36,13 +36,11 @@ struct Memory {
   }
   static void store(FL_REGISTERS) {
     char* const to = step_->out + bytes_of<S>(at_);
-#if defined(__AVX512BW__)
+#if FL_BFLOAT_PAIRS
     if constexpr (std::is_same_v<S, BFloat16>)
       if (no_nan(v0, v1) && no_nan(v2, v3) && no_nan(v4, v5) && no_nan(v6, v7)) {
-        _mm512_storeu_si512(to, bfloat_pair(v0, v1));
-        _mm512_storeu_si512(to + kVector, bfloat_pair(v2, v3));
-        _mm512_storeu_si512(to + 2 * kVector, bfloat_pair(v4, v5));
-        _mm512_storeu_si512(to + 3 * kVector, bfloat_pair(v6, v7));
+        const BFloatPair pairs[] = {bfloat_pair(v0, v1), bfloat_pair(v2, v3), bfloat_pair(v4, v5), bfloat_pair(v6, v7)};
+        std::memcpy(to, pairs, sizeof(pairs));
         FL_NEXT_STEP;
       }
 #endif

@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "dispatch/each.h"
 #include "ops/index/bounds.h"
+#include "ops/index/kept.h"
 #include "ops/reduce/reduce.h"
 #include "wrappers/wrap.h"
 
@@ -28,14 +29,17 @@ Tensor without_repeats(const Tensor& x) {
 
 }  // namespace
 
+static Tensor dense(const Tensor& index) {
+  Tensor x = without_repeats(index);
+  if (is_dense(x)) return x;
+  Tensor copy = empty(x.sizes(), x.dtype());
+  copy_elements(copy, x);
+  return copy;
+}
+
 bool index_range(const Tensor& index, int64_t& low, int64_t& high) {
   if (index.numel() == 0) return false;
-  Tensor x = without_repeats(index);
-  if (!is_dense(x)) {  // the order does not matter
-    const Tensor strided = x;
-    x = empty(strided.sizes(), strided.dtype());
-    copy_elements(x, strided);
-  }
+  const Tensor x = dense(index);  // the order does not matter
   low = std::numeric_limits<int64_t>::max(), high = std::numeric_limits<int64_t>::lowest();
   const char* data = x.data<char>();
   CallMutex merging;
@@ -47,6 +51,8 @@ bool index_range(const Tensor& index, int64_t& low, int64_t& high) {
   });
   return true;
 }
+
+bool all_within(const Tensor& index, int64_t least, int64_t size) { return index.numel() == 0 || kernels::all_lie_within(dense(index), least, size); }
 
 std::optional<Misfit> first_misfit(const Tensor& indices, int64_t size, std::optional<int64_t> ignored) {
   Tensor x = indices;

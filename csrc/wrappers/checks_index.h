@@ -39,6 +39,8 @@ std::string place_of(const Misfit& misfit, const Tensor& indices);
 std::optional<Misfit> first_misfit(const Tensor& indices, int64_t size, std::optional<int64_t> ignored);
 // Smallest and largest of integers of any type and strides. False for none.
 bool index_range(const Tensor& index, int64_t& low, int64_t& high);
+// Whether all of them, which may be none, lie in [least, size); least is at most 0.
+bool all_within(const Tensor& index, int64_t least, int64_t size);
 // Raises for the first index outside of [least, size).
 [[noreturn]] void refuse_index(const char* op, const Tensor& index, int64_t least, int64_t size, int64_t axis);
 // Refuses integer division by a 0 in b, as the type that is divided in has it.
@@ -71,10 +73,8 @@ inline void has_median(const char* op, const Tensor& x) {
 inline void index_values(const char* op, const Tensor& index, int64_t size, int64_t axis, bool negative) {
   if (index.dtype() != DType::Int64 && index.dtype() != DType::Int32)
     raise<DTypeError>(op, ": index is ", index.dtype(), "; expected int64");
-  int64_t low, high;
-  if (!has_values(index) || !index_range(index, low, high)) return;
   const int64_t least = negative ? -size : 0;
-  if (low < least || high >= size) refuse_index(op, index, least, size, axis);
+  if (has_values(index) && !all_within(index, least, size)) refuse_index(op, index, least, size, axis);
 }
 // gather and its kin: index has as many axes as x and is no larger than it off `dim`.
 inline void gather_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index) {
@@ -117,11 +117,11 @@ inline void axis_source(const char* op, const Tensor& x, int64_t dim, const Tens
   axis_index(op, x, dim, index);
 }
 inline void flat_index(const char* op, const Tensor& x, const Tensor& index) {
-  int64_t low, high;
   if (index.dtype() != DType::Int64) raise<DTypeError>(op, ": index is ", index.dtype(), "; expected int64");
-  if (!has_values(index) || !index_range(index, low, high)) return;
-  if (low < -x.numel() || high >= x.numel())
-    raise<IndexError>(op, ": index ", low < -x.numel() ? low : high, " is out of range for ", x.numel(), " elements");
+  if (!has_values(index) || all_within(index, -x.numel(), x.numel())) return;
+  int64_t low, high;
+  index_range(index, low, high);
+  raise<IndexError>(op, ": index ", low < -x.numel() ? low : high, " is out of range for ", x.numel(), " elements");
 }
 inline void same_numel(const char* op, const Tensor& a, const Tensor& b) {
   if (a.numel() != b.numel())

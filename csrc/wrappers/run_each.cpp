@@ -144,6 +144,17 @@ bool run_direct(const TileLoops& loops, DType compute, const Operand* in, int n,
   const int64_t count = out.numel();
   const int64_t item = static_cast<int64_t>(item_size(compute)), out_item = static_cast<int64_t>(out.item_bytes());
   if (n > 3 || count * out_item >= kStreamBytes || !out.is_contiguous()) return false;
+  if (loops.half_bits && (out.dtype() == DType::BFloat16 || out.dtype() == DType::Float16)) {
+    const Tensor& x = in[0].tensor();
+    if (x.dtype() != out.dtype() || x.numel() != count || !x.is_contiguous()) return false;
+    const auto* from = static_cast<const char*>(x.data());
+    auto* to = static_cast<char*>(out.data());
+    parallel_for(0, count, 2 * kGrain, [&](int64_t begin, int64_t end) {
+      const void* at = from + begin * out_item;
+      loops.half_bits(end - begin, to + begin * out_item, &at, params, 1, kNoSteps);
+    });
+    return true;
+  }
   if (loops.bool_out ? out.dtype() != DType::Bool : written_as(out.dtype(), compute) != compute) return false;
   const auto is_one = [&](int k) { return !in[k].is_tensor() || (in[k].tensor().numel() == 1 && count != 1); };
   const int single = loops.single && is_one(n - 1) ? n - 1 : loops.first && is_one(0) ? 0 : -1;

@@ -92,12 +92,19 @@ def each_loop(op: Op, registers: str) -> list[str]:
         all_types = ("float", "double", "int32_t", "int64_t", "uint8_t", *COMPLEX_TYPES)
         return ", ".join(f"tile_{op.ident}<{t}{arguments}>" if t in types else "nullptr" for t in all_types)
 
+    halves = ""
+    if expression := op.get("half_bits"):
+        halves = f"halves_{op.ident}"
+        name = operands[0].name
+        out += ["namespace {", f"void {halves}(int64_t n_, void* out_raw, const void* const* in_raw, const Scalar*, int64_t, const int64_t*) {{"]
+        out += ["  auto* out_ = static_cast<uint16_t*>(out_raw);", f"  const auto* {name}_in = static_cast<const uint16_t*>(in_raw[0]);", "#pragma omp simd"]
+        out += ["  for (int64_t i_ = 0; i_ < n_; ++i_) {", f"    const uint16_t {name} = {name}_in[i_];", f"    out_[i_] = static_cast<uint16_t>({expression});", "  }", "}", "}  // namespace"]
     boolean = "true" if out_type == "bool" else "false"
     loops = f"{{{cells(', 0')}}}, {{{cells(', 2')}}}" if single else f"{{{cells('')}}}, {{}}"
     loops += f", {{{cells(', 1')}}}" if single and op.get("first") else ", {}"
     out.append(f"extern const EachKernel table_{op.ident};")
     narrow = {"ints": "Bytes::Ints", "all": "Bytes::All", "bits": "Bytes::Bits"}.get(str(op.get("bytes")), "Bytes::None")
-    out.append(f"const EachKernel table_{op.ident} = {{{loops}, {boolean}, {narrow}, {registers}}};")
+    out.append(f"const EachKernel table_{op.ident} = {{{loops}, {boolean}, {narrow}, {registers}{', ' + halves if halves else ''}}};")
     return out
 
 

@@ -13,7 +13,7 @@ import yaml
 from .signature import Signature, parse
 
 KEYS = {
-    "op", "doc", "example", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "types", "first", "single", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad",
+    "op", "doc", "example", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "half_bits", "types", "first", "single", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad",
     "view", "inplace", "over", "mutates", "mutates_when", "keywords", "ignores", "layout", "any_strides", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node", "keeps",
     "says", "sparse", "numbers_first", "named", "ref", "samples", "errors",
 }  # fmt: skip
@@ -125,6 +125,8 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
         raise TableError(f"{where}: {sig.name}: example; expected lines of Python's prompt, the first of them with >>>")
     if "rare" in entry and ("each" not in entry or not isinstance(entry["rare"], dict) or set(entry["rare"]) - {"block"} != {"when", "each"}):
         raise TableError(f"{where}: {sig.name}: rare; expected `when`, `each` and perhaps `block` below it, and an `each` beside it")
+    if "half_bits" in entry and ("each" not in entry or len(sig.args) != 1):
+        raise TableError(f"{where}: {sig.name}: half_bits; expected an expression of x's bits, beside an `each` of one tensor and nothing else")
     if "conjugate" in entry and (entry["conjugate"] is not False or "complex" not in entry):
         raise TableError(f"{where}: {sig.name}: conjugate; expected false, beside `complex`")
     if "complex" in entry and entry["complex"] in ("", False):

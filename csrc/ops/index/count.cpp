@@ -101,7 +101,7 @@ void find_places(const T* row, int64_t n, const T* keys, int64_t count, const Pu
           if (const int64_t half = left[k] / 2; left[k] > 0) halve(k, half, passes(static_cast<W>(row[low[k] + half]), key[k]));
     };
     if (std::all_of(key, key + kTogether, [](W v) { return v == v; })) search([](W m, W v) { return kRight ? m <= v : m < v; });
-    else search([](W m, W v) { return kRight ? !(v < m) & ((m == m) | (v != v)) : (m < v) | ((v != v) & (m == m)); });
+    else search([](W m, W v) { return kRight ? (!(v < m)) & ((m == m) | (v != v)) : (m < v) | ((v != v) & (m == m)); });
     for (int64_t k = 0; k < std::min(kTogether, count - first); ++k) put(first + k, low[k]);
   }
 }

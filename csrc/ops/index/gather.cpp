@@ -63,6 +63,19 @@ void with_places(const Tensor& x, const Tensor& index, int64_t dim, F&& f) {
   f([stride = x.stride(static_cast<int>(dim))](const int64_t* at, int64_t j) { return j + at[j] * stride; });
 }
 
+// put(place, value) for the n elements of a row, in order. Four are read before one is written, since a processor that does not read ahead of
+// stores whose place it does not know yet would wait for each.
+template <class T, class Place, class Put>
+void in_fours(const int64_t* at, const T* values, int64_t n, Place place, Put put) {
+  int64_t j = 0;
+  for (; j + 4 <= n; j += 4) {
+    const int64_t a = place(at, j), b = place(at, j + 1), c = place(at, j + 2), d = place(at, j + 3);
+    const T va = values[j], vb = values[j + 1], vc = values[j + 2], vd = values[j + 3];
+    put(a, va), put(b, vb), put(c, vc), put(d, vd);
+  }
+  for (; j < n; ++j) put(place(at, j), values[j]);
+}
+
 template <Combine C, class T>
 T combined(T a, T b) {
   if constexpr (std::is_same_v<T, Truth>) {
@@ -169,10 +182,7 @@ void scatter_combine(const Tensor& y, int64_t dim, const Tensor& index_in, const
     const T* s = src.data<T>();
     with_places(y, index, dim, [&](auto place) {
       walk(index, y, &src, dim, true, [&](int64_t i, int64_t xo, int64_t so, int64_t n) {
-        for (int64_t j = 0; j < n; ++j) {
-          T& to = d[xo + place(at + i, j)];
-          to = combined<C>(to, s[so + j]);
-        }
+        in_fours(at + i, s + so, n, place, [row = d + xo](int64_t to, T v) { row[to] = combined<C>(row[to], v); });
       });
     });
   });
@@ -208,7 +218,7 @@ void scatter_src(const Tensor& x, int64_t dim, const Tensor& index_in, const Ten
     const U* s = static_cast<const U*>(src.data());
     with_places(y, index, dim, [&](auto place) {
       walk(index, y, &src, dim, true, [&](int64_t i, int64_t xo, int64_t so, int64_t n) {
-        for (int64_t j = 0; j < n; ++j) d[xo + place(at + i, j)] = s[so + j];
+        in_fours(at + i, s + so, n, place, [row = d + xo](int64_t to, U v) { row[to] = v; });
       });
     });
   });
@@ -227,7 +237,7 @@ void scatter_value(const Tensor& x, int64_t dim, const Tensor& index_in, Scalar 
     const U v = *static_cast<const U*>(one.data());
     with_places(y, index, dim, [&](auto place) {
       walk(index, y, nullptr, dim, true, [&](int64_t i, int64_t xo, int64_t, int64_t n) {
-        for (int64_t j = 0; j < n; ++j) d[xo + place(at + i, j)] = v;
+        in_fours(at + i, at + i, n, place, [row = d + xo, v](int64_t to, int64_t) { row[to] = v; });
       });
     });
   });
@@ -273,7 +283,14 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Ten
     visit(count.dtype(), [&](auto czero) {
       using C = decltype(czero);
       const C* c = count.data<C>();
-      const auto divided = [&](const auto& divide) { parallel_for(0, y.numel(), 16384, [&](int64_t i, int64_t end) { divide(end - i, c + i, d + i); }); };
+      const auto divided = [&](const auto& divide) {
+        const Lines l = lines_of(y, dim);
+        if (!line.defined() || l.inner < 16) return parallel_for(0, y.numel(), 16384, [&](int64_t i, int64_t end) { divide(end - i, c + i, d + i); });
+        parallel_work(l.outer * l.n, l.inner, 16384, [&](int64_t r, int64_t end) {  // a row has one count
+          for (; r < end; ++r)
+            if (c[r * l.inner] > 1) divide(l.inner, c + r * l.inner, d + r * l.inner);
+        });
+      };
       if constexpr (std::is_same_v<T, C> && std::is_same_v<T, float>) return divided(divide_counted_f32);
       if constexpr (std::is_same_v<T, C> && std::is_same_v<T, double>) return divided(divide_counted_f64);
       for (int64_t i = 0; i < y.numel(); ++i) {

@@ -110,25 +110,51 @@ void along_rows(Chain& chain, DType dtype, const S* in, S* out, int64_t* index, 
   }
 }
 
+template <class T>
+using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;  // integers wrap
+
 // One row by itself, where there are too few to go side by side. Sums and products of vectors go up in the logarithm of their length.
 template <bool kBackward, class S, class A>
-void running_sum(const S* in, S* out, int64_t n) {
-  A carry = 0;
+A running_sum(const S* in, S* out, int64_t n, A carry) {
 #pragma omp simd reduction(inscan, + : carry)
   for (int64_t i = 0; i < n; ++i) {
-    carry += static_cast<A>(value_of(in[kBackward ? n - 1 - i : i]));
+    carry += static_cast<A>(in[kBackward ? n - 1 - i : i]);
 #pragma omp scan inclusive(carry)
-    out[kBackward ? n - 1 - i : i] = stored<S>(carry);
+    out[kBackward ? n - 1 - i : i] = static_cast<S>(carry);
   }
+  return carry;
 }
 template <class S, class A>
-void running_product(const S* in, S* out, int64_t n) {
-  A carry = 1;
+A running_product(const S* in, S* out, int64_t n, A carry) {
 #pragma omp simd reduction(inscan, * : carry)
   for (int64_t i = 0; i < n; ++i) {
-    carry *= static_cast<A>(value_of(in[i]));
+    carry *= static_cast<A>(in[i]);
 #pragma omp scan inclusive(carry)
-    out[i] = stored<S>(carry);
+    out[i] = static_cast<S>(carry);
+  }
+  return carry;
+}
+template <class S, class A>
+A running(Scan scan, bool backward, const S* in, S* out, int64_t n, A carry) {
+  if (scan == Scan::Product) return running_product(in, out, n, carry);
+  return backward ? running_sum<true>(in, out, n, carry) : running_sum<false>(in, out, n, carry);
+}
+template <class S>
+void running_row(Scan scan, DType dtype, const S* in, S* out, int64_t n, bool backward) {
+  constexpr bool half = is_half_type<S>;
+  using T = std::conditional_t<half, float, S>;
+  Sum<T> carry = scan == Scan::Product ? 1 : 0;
+  if constexpr (!half) {
+    running(scan, backward, in, out, n, carry);
+  } else {
+    constexpr int64_t kPiece = 512;
+    T piece[kPiece];
+    for (int64_t done = 0; done < n; done += kPiece) {
+      const int64_t m = std::min(kPiece, n - done), first = backward ? n - done - m : done;
+      FL_ISA::convert_loop(piece, DType::Float32, in + first, dtype, m);
+      carry = running(scan, backward, piece, piece, m, carry);
+      FL_ISA::convert_loop(out + first, dtype, piece, DType::Float32, m);
+    }
   }
 }
 template <class S, class Chain, class T = typename Chain::Element>
@@ -147,9 +173,6 @@ void along_row(Chain& chain, DType dtype, const S* in, S* out, int64_t* index, i
     }
   }
 }
-
-template <class T>
-using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;  // integers wrap
 
 // Calls f(chain) for the scan of elements of type T.
 template <class T, class F>
@@ -193,8 +216,7 @@ void scan_rows(Scan scan, DType dtype, const void* in, void* out, int64_t* index
       for (int64_t r = 0; r < rows; ++r) {
         const S* const from = static_cast<const S*>(in) + r * n;
         S* const to = static_cast<S*>(out) + r * n;
-        if (scan == Scan::Sum) backward ? running_sum<true, S, Sum<T>>(from, to, n) : running_sum<false, S, Sum<T>>(from, to, n);
-        else if (scan == Scan::Product) running_product<S, Sum<T>>(from, to, n);
+        if (scan == Scan::Sum || scan == Scan::Product) running_row(scan, dtype, from, to, n, backward);
         else with_chain<T>(scan, [&](auto& chain) { along_row(chain, dtype, from, to, index + r * n, n); });
       }
       return;
