@@ -32,13 +32,14 @@ MODULES = (
     "flambeau.optim.lr_scheduler", "flambeau.optim.swa_utils", "flambeau.autograd", "flambeau.autograd.graph",
     "flambeau.autograd.functional", "flambeau.autograd.forward_ad", "flambeau.autograd.profiler", "flambeau.func", "flambeau.amp",
     "flambeau.utils", "flambeau.utils.data", "flambeau.utils.data.datapipes.iter", "flambeau.utils.data.datapipes.map",
-    "flambeau.utils.checkpoint", "flambeau.utils.benchmark", "flambeau.utils.flop_counter", "flambeau.utils.tensorboard",
+    "flambeau.utils.checkpoint", "flambeau.utils.benchmark", "flambeau.utils.flop_counter", "flambeau.utils.module_tracker",
+    "flambeau.utils.tensorboard",
     "flambeau.linalg", "flambeau.fft", "flambeau.special", "flambeau.signal.windows", "flambeau.sparse", "flambeau.masked",
     "flambeau.distributions", "flambeau.distributions.constraints", "flambeau.compiler", "flambeau.fx", "flambeau.fx.passes.shape_prop",
     "flambeau.fx.passes.split_module", "flambeau.fx.passes.graph_drawer", "flambeau.fx.subgraph_rewriter", "flambeau.graph",
     "flambeau.engine", "flambeau.pipeline", "flambeau.pipeline.balance", "flambeau.pipeline.batchnorm", "flambeau.pipeline.skip",
     "flambeau.library", "flambeau.serialization", "flambeau.profiler", "flambeau.datasets", "flambeau.testing", "flambeau.overrides",
-    "flambeau.random", "flambeau.quasirandom", "flambeau.multiprocessing", "flambeau.futures", "flambeau.jit", "flambeau.hub",
+    "flambeau.random", "flambeau.quasirandom", "flambeau.multiprocessing", "flambeau.futures", "flambeau.monitor", "flambeau.jit", "flambeau.hub",
     "flambeau.ao.quantization", "flambeau.cuda", "flambeau.cpu", "flambeau.accelerator", "flambeau.distributed", "flambeau.export",
     "flambeau.onnx", "flambeau.array_api", "flambeau.array_api.linalg", "flambeau.array_api.fft",
 )  # fmt: skip
@@ -62,6 +63,7 @@ WITHOUT_PAGE = {
     "flambeau.graph.passes": _PARTS,
     "flambeau.mps": _DEVICE,
     "flambeau.mtia": _DEVICE,
+    "flambeau.multiprocessing.": _PARTS,
     "flambeau.nn.modules.": _PARTS,
     "flambeau.nn.parallel.": _PARTS,
     "flambeau.nn.parameter": _PARTS,
@@ -70,6 +72,7 @@ WITHOUT_PAGE = {
     "flambeau.optim.": _PARTS,
     "flambeau.return_types": "the classes of results that have names, which the functions' signatures show",
     "flambeau.utils.data.": _PARTS,
+    "flambeau.utils.deterministic": _PYTORCHS,
     "flambeau.xpu": _DEVICE,
 }
 

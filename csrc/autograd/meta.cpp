@@ -342,8 +342,9 @@ void check_inplace(const char* op, const Tensor& x) {
   if (impl.base && !follows_base(impl) && impl.view_tracks_base) return;  // its base has other memory by now
   if (impl.base && impl.view_tracks_base) {
     const TensorImpl& base = *impl.base;
+    const bool any = std::find(base.sizes.begin(), base.sizes.end(), 0) == base.sizes.end();
     for (int i = 0; i < base.sizes.size(); ++i)
-      if (base.strides[i] == 0 && base.sizes[i] > 1)
+      if (any && base.strides[i] == 0 && base.sizes[i] > 1)
         raise<ArgumentError>(op, ": this is a view of a tensor whose elements share places (shape ", base.sizes, ", strides ", base.strides,
                              ", from expand?); clone() it first");
   }

@@ -353,16 +353,33 @@ inline T pow(T base, T exponent) {
 
 template <class T>
 FL_VM T heaviside(T x, T at_zero) { return x == 0 ? at_zero : x < 0 ? T(0) : x == x ? T(1) : x; }
+// By the bits of x, or of its multiple where it is denormal.
 template <class T>
-inline T mantissa(T x) {
-  int e;
-  return isfinite(x) ? std::frexp(x, &e) : x;
+struct Parts {
+  static constexpr bool single = sizeof(T) == 4;
+  using Bits = std::conditional_t<single, int32_t, int64_t>;
+  static constexpr int kDigits = single ? 23 : 52, kBias = single ? 126 : 1022;
+  static constexpr Bits kExponent = static_cast<Bits>(2 * kBias + 3) << kDigits;
+  Bits u;
+  bool raised, has;  // it was multiplied; it has parts
+  FL_VM explicit Parts(T x) {
+    raised = abs(x) < std::numeric_limits<T>::min();
+    u = bits<Bits>(raised ? x * (single ? T(0x1p24) : T(0x1p53)) : x);
+    has = (x != 0) & ((u & kExponent) != kExponent);
+  }
+};
+template <class T>
+FL_VM T mantissa(T x) {
+  using P = Parts<T>;
+  const P p(x);
+  return p.has ? bits<T>((p.u & ~P::kExponent) | (static_cast<typename P::Bits>(P::kBias) << P::kDigits)) : x;
 }
 template <class T>
-inline T exponent(T x) {
-  int e = 0;
-  if (isfinite(x)) static_cast<void>(std::frexp(x, &e));
-  return static_cast<T>(e);
+FL_VM T exponent(T x) {
+  using P = Parts<T>;
+  const P p(x);
+  const auto e = ((p.u & P::kExponent) >> P::kDigits) - P::kBias - (p.raised ? P::kDigits + 1 : 0);
+  return p.has ? static_cast<T>(e) : T(0);
 }
 // 1 / b, where x * (1 / b) is x / b for every x: b is a power of two, and neither is subnormal. Else 0.
 template <class T>

@@ -222,7 +222,7 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t
   expect_total(total, output_size);
   Tensor index = int64_tensor(Dims{total}, x);
   if (!index.is_meta())
-    for (int64_t i = 0; i < total; ++i) index.data<int64_t>()[i] = i / repeats;
+    for (int64_t *to = index.data<int64_t>(), i = 0; i < n; ++i) to = std::fill_n(to, repeats, i);
   return op::index_select(x, *dim, index);
 }
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim, std::optional<int64_t> output_size) {

@@ -214,7 +214,7 @@ setattr(Tensor, "nanquantile", nanquantile)  # noqa: B010
 _LAZY = {
     "__config__", "__future__", "accelerator", "ao", "array_api", "autograd", "backends", "compat", "compiler", "cpu", "cuda", "datasets",
     "distributed", "distributions", "engine", "export", "fft", "func", "futures", "fx", "graph", "hub", "jit", "library", "linalg",
-    "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "pipeline", "profiler", "quasirandom",
+    "masked", "monitor", "mps", "mtia", "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "pipeline", "profiler", "quasirandom",
     "random", "return_types", "serialization", "signal", "sparse", "special", "storage", "testing", "types", "utils", "version", "xpu",
 }  # fmt: skip
 _LAZY_NAMES = {

@@ -30,6 +30,7 @@ from flambeau import jit as jit
 from flambeau import library as library
 from flambeau import linalg as linalg
 from flambeau import masked as masked
+from flambeau import monitor as monitor
 from flambeau import mps as mps
 from flambeau import mtia as mtia
 from flambeau import multiprocessing as multiprocessing

@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import no_such_axis
 from flambeau._out import takes_out
 from flambeau._spelled import spelled
 
@@ -24,7 +25,7 @@ def _copying(name: str, view: Callable[..., Any]) -> Callable[..., Any]:
 
 def _slice(x: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
     if not -x.ndim <= dim < x.ndim:
-        raise _C.RangeError(f"slice_copy: dim = {dim}, but input has shape {list(x.shape)}; expected {-x.ndim} <= dim < {x.ndim}")
+        raise no_such_axis("slice_copy", "dim", dim, x.shape, "input")
     if step <= 0:
         raise _C.ArgumentError(f"slice_copy: step = {step}; expected at least 1")
     return x[(slice(None),) * (dim % x.ndim) + (slice(start, end, step),)]

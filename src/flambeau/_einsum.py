@@ -13,6 +13,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import no_such_axis
 from flambeau._out import deliver
 
 _LABELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -222,7 +223,7 @@ def _axes_of(name: str, x: Tensor, given: Any) -> tuple[int, ...]:
     n = x.ndim
     for d in axes:
         if not -n <= d < n:
-            raise _C.RangeError(f"tensordot: axis {d} of {name}, which has shape {list(x.shape)}; expected {-n} <= axis < {n}")
+            raise no_such_axis("tensordot", "an axis", d, x.shape, name)
     axes = [d % n for d in axes]
     if len(set(axes)) != len(axes):
         raise _C.ArgumentError(f"tensordot: axes {axes} of {name} are repeated; expected distinct axes")

@@ -5,7 +5,9 @@ They are what this library raises for such an argument anyway, and an AssertionE
 
 from __future__ import annotations
 
-from flambeau._C import ArgumentError, DeviceError, DTypeError, ShapeError
+from collections.abc import Sequence
+
+from flambeau._C import ArgumentError, DeviceError, DTypeError, RangeError, ShapeError
 
 
 class AssertedValueError(ValueError, AssertionError):
@@ -53,3 +55,12 @@ class NoCUDAError(DeviceError):
 
     def __init__(self, who: str) -> None:
         super().__init__(f"{who}: this build of flambeau has no CUDA backend (Torch not compiled with CUDA enabled)")
+
+
+def no_such_axis(op: str, name: str, dim: int, shape: Sequence[int], what: str = "the tensor") -> RangeError:
+    """The error for an axis that `what` has not; with PyTorch's words, which tests of packages look for."""
+    n = max(len(shape), 1)
+    where = f"{op}: {name} = {dim}, but {what} has shape {list(shape)}"
+    if -n <= dim < n:  # of a 0-d tensor, where it would count as one axis elsewhere
+        return RangeError(f"{where}; expected one with an axis")
+    return RangeError(f"{where}: Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, overload
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import no_such_axis
 from flambeau._info import element_type
 from flambeau._no_tensor import explained
 from flambeau._out import takes_out
@@ -86,7 +87,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     for name, axes in (("source", sources), ("destination", targets)):
         if axes and (min(axes) < -n or max(axes) >= n):
             wrong = next(d for d in axes if not -n <= d < n)
-            raise _C.RangeError(f"movedim: {name} = {wrong}, but the tensor has shape {list(input.shape)}")
+            raise no_such_axis("movedim", name, wrong, input.shape)
     sources, targets = [d % n for d in sources], [d % n for d in targets]
     if len(set(sources)) != len(sources) or len(set(targets)) != len(targets) or len(sources) != len(targets):
         raise _C.ArgumentError(f"movedim: source = {source}, destination = {destination}; expected as many distinct axes in both")
@@ -184,7 +185,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         raise TypeError(f"tensor_split: indices_or_sections is a {given}; expected an int, a list of ints or a tensor")
     shape = input.shape
     if not -len(shape) <= dim < len(shape):
-        raise _C.RangeError(f"tensor_split: dim = {dim}, but the tensor has shape {list(shape)}")
+        raise no_such_axis("tensor_split", "dim", dim, shape)
     n = shape[dim]
     if not isinstance(indices_or_sections, (tuple, list)):
         k = int(indices_or_sections)
@@ -579,7 +580,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     i, j = dims
     for d in (i, j):
         if not -input.ndim <= d < input.ndim:
-            raise _C.RangeError(f"rot90: dims = {[i, j]}, but the tensor has shape {list(input.shape)}")
+            raise no_such_axis("rot90", "an axis of dims", d, input.shape)
     if i % input.ndim == j % input.ndim:
         raise _C.ArgumentError(f"rot90: dims = {[i, j]}; expected two different axes")
     k %= 4

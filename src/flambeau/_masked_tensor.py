@@ -31,7 +31,7 @@ _BY_ELEMENT = frozenset(
     (
         "abs absolute acos acosh add addcdiv addcmul angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh "
         "asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift "
-        "bitwise_xor ceil clamp clamp_max clamp_min clip copysign cos cosh deg2rad digamma div divide eq erf erfc "
+        "bitwise_xor ceil clamp clamp_max clamp_min clip conj conj_physical copysign cos cosh deg2rad digamma div divide eq erf erfc "
         "erfinv exp exp2 expm1 fix float_power floor floor_divide fmax fmin fmod frac ge gelu greater "
         "greater_equal gt heaviside hypot i0 isfinite isinf isnan isneginf isposinf ldexp le lerp less less_equal "
         "lgamma log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit lt "

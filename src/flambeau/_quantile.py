@@ -6,6 +6,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import no_such_axis
 from flambeau._functions import movedim
 from flambeau._held import held
 from flambeau._out import takes_out
@@ -89,7 +90,7 @@ def _quantile(
     q = _checked(op, input, q, interpolation)
     dim = None if dim is None else int(dim)
     if dim is not None and not -max(input.ndim, 1) <= dim < max(input.ndim, 1):
-        raise _C.RangeError(f"{op}: dim = {dim}, but the tensor has shape {list(input.shape)}")
+        raise no_such_axis(op, "dim", dim, input.shape)
     if dim is None or input.ndim == 0:
         rows, lead = input.reshape(-1), []
         kept = [1] * input.ndim

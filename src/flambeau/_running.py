@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _C
@@ -15,6 +15,7 @@ class Run:
     def __init__(self, roots: Sequence[Any], inputs: Sequence[Any]) -> None:
         self._roots, self._inputs = roots, inputs
         self.notes: dict[object, Any] = {}  # of hooks
+        self.at_end: list[Callable[[], Any]] = []  # called when it ends, with an error, too
         self._edges: set[tuple[Any, int]] | None = None
 
     def edges(self) -> set[tuple[Any, int]]:
@@ -67,6 +68,11 @@ def will_ask() -> None:
     _asked = True
 
 
+def is_running() -> bool:
+    """Whether a backward runs in this thread that began after `will_ask`."""
+    return bool(_running.stack)
+
+
 def innermost() -> Run:
     """The backward that calls a hook.
 
@@ -88,8 +94,11 @@ def run_backward(
     if not _asked:
         return _C.run_backward(roots, grads, retain, create, inputs, accumulate, unused, leaf_hooks)
     stack = _running.stack
-    stack.append(Run(roots, inputs))
+    run = Run(roots, inputs)
+    stack.append(run)
     try:
         return _C.run_backward(roots, grads, retain, create, inputs, accumulate, unused, leaf_hooks)
     finally:
         stack.pop()
+        for call in run.at_end:
+            call()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import no_such_axis
 from flambeau._held import held
 from flambeau._no_tensor import wants_tensors
 from flambeau._out import deliver
@@ -245,7 +246,7 @@ def _steps(op: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Any:
 def _panels(op: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple[Tensor, float]:
     """What is summed, and by what the sums are multiplied: equal widths are left to the end."""
     if y.ndim == 0 or not -y.ndim <= dim < y.ndim:
-        raise _C.RangeError(f"{op}: dim = {dim}, but y has shape {list(y.shape)}")
+        raise no_such_axis(op, "dim", dim, y.shape, "y")
     if y.dtype is _C.bool or (x is not None and x.dtype is _C.bool):
         raise _C.DTypeError(f"{op}: an argument is bool; expected numbers")
     n = y.shape[dim]
@@ -346,7 +347,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     axes = list(range(input.ndim)) if dim is None else [int(dim)] if isinstance(dim, (int, Integral)) else list(dim)
     for d in axes:
         if not -input.ndim <= d < input.ndim:
-            raise _C.RangeError(f"gradient: dim = {d}, but the tensor has shape {list(input.shape)}")
+            raise no_such_axis("gradient", "dim", d, input.shape)
         if input.shape[d] < edge_order + 1:
             least = f"at least {edge_order + 1} elements along dim = {d}"
             raise _C.ShapeError(f"gradient: input has shape {list(input.shape)}; expected {least}")

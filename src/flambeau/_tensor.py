@@ -921,6 +921,6 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> _C.Size:
             if n != out[i] and n != 1:
                 if out[i] != 1:
                     given = ", ".join(map(str, shapes))
-                    raise _C.ShapeError(f"broadcast_shapes: shapes {given} do not broadcast: {out[i]} and {n}")
+                    raise _C.ShapeError(f"broadcast_shapes: shapes {given} can not be broadcast to one: {out[i]} and {n}")
                 out[i] = n
     return _C.Size(out)

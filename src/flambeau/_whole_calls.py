@@ -158,6 +158,11 @@ def as_it_was(function: types.FunctionType) -> types.FunctionType:
     return made
 
 
+def as_written(function: Any) -> Any:
+    """A function of this library with its own code and parameters, whatever code it has now; anything else as it is."""
+    return as_it_was(function) if isinstance(function, types.FunctionType) and function in _own else function
+
+
 def _code_that_looks(function: types.FunctionType) -> types.CodeType:
     import inspect
 

@@ -18,6 +18,9 @@ from flambeau.sparse import SparseTensor
 _TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
                "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7)}  # fmt: skip
 
+# What Python's numbers are compared as.
+_WIDEST = {float: _C.float64, complex: _C.complex128}
+
 
 def assert_close(
     actual: Any, expected: Any, *, allow_subclasses: bool = True, rtol: float | None = None, atol: float | None = None,
@@ -61,13 +64,16 @@ class _Checks(NamedTuple):
 
     def of_classes(self, actual: Any, expected: Any) -> None:
         kinds = [type(v) for v in (actual, expected)]
-        if kinds[0] is kinds[1] or all(isinstance(v, Number) for v in (actual, expected)):
+        if kinds[0] is kinds[1] or (bool not in kinds and all(isinstance(v, Number) for v in (actual, expected))):
             return
         plain = [Tensor if issubclass(k, SparseTensor) else k for k in kinds]
-        if self.subclasses and (issubclass(plain[0], plain[1]) or issubclass(plain[1], plain[0])):
+        related = issubclass(plain[0], plain[1]) or issubclass(plain[1], plain[0])
+        if plain[0] is plain[1] or (self.subclasses and related and bool not in kinds):
             return
         names = " and ".join(f"{k.__module__}.{k.__qualname__}" for k in kinds)
         way_out = "make both tensors (as_tensor)" if self.subclasses else "expected one class, or allow_subclasses=True"
+        if bool in kinds:
+            way_out = "a bool is compared with a bool alone"
         raise TypeError(f"assert_close: {names}; {way_out}")
 
     def of_tensors(self, a: Tensor, b: Tensor) -> None:
@@ -86,6 +92,13 @@ class _Checks(NamedTuple):
                 raise AssertionError(f"numbers of elements that are stored differ: {stored[0]} and {stored[1]}")
             if self.stride and a.layout is strided and a.stride() != b.stride():
                 raise AssertionError(f"strides differ: {a.stride()} and {b.stride()}")
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's."""
+    if type(value).__module__ == "numpy" and (isinstance(value, Number) or type(value).__name__ in ("bool", "bool_")):
+        return value.item()
+    return value
 
 
 def _compare(actual: Any, expected: Any, rtol: float | None, atol: float | None, equal_nan: bool, checks: _Checks) -> None:
@@ -110,9 +123,9 @@ def _compare(actual: Any, expected: Any, rtol: float | None, atol: float | None,
         raise AssertionError(f"one is None: {actual!r} and {expected!r}")
     if actual is None:
         return
+    actual, expected = map(_plain, (actual, expected))
     checks.of_classes(actual, expected)
-    a = actual if isinstance(actual, Tensor) else _C.tensor_from(actual, None)
-    b = expected if isinstance(expected, Tensor) else _C.tensor_from(expected, None)
+    a, b = (v if isinstance(v, Tensor) else _C.tensor_from(v, _WIDEST.get(type(v))) for v in (actual, expected))
     checks.of_tensors(a, b)
     if (rtol is None) != (atol is None):
         raise ValueError("assert_close: give both rtol and atol, or neither")

@@ -135,6 +135,41 @@ def test_what_the_compiler_of_pytorch_would_write_is_kept_and_lists_are_mapped(t
     ], done.stderr
 
 
+def test_loops_as_functions_are_found(tmp_path):
+    done = run(tmp_path, """\
+        import torch
+        from torch._higher_order_ops.scan import scan
+        from torch._higher_order_ops import cond, while_loop
+        from torch._higher_order_ops.while_loop import while_loop as again
+        from functorch.experimental.control_flow import map, cond as branch
+        print(cond is torch.cond, branch is torch.cond, while_loop is again is torch.while_loop)
+        x = torch.arange(12.0).reshape(3, 4).requires_grad_()
+        c, y = scan(lambda c, x: (c + x, (c * x).sum()), torch.zeros(4), x)
+        (c.sum() + y.sum()).backward()
+        print(c.tolist(), y.tolist(), x.grad[0].tolist())
+        c, y = scan(lambda c, x: ({"a": c["a"] * 0.5 + x}, [x * 2, c["a"].clone()]), {"a": torch.ones(2)}, torch.arange(6.0).reshape(2, 3), dim=1, reverse=True)
+        print(c["a"].tolist(), y[0].tolist(), y[1].tolist())
+        print([r.tolist() for r in map(lambda x, w: (x * w, x.sum()), torch.arange(4.0).reshape(2, 2), torch.tensor([2.0, 3.0]))])
+        for wrong in (lambda: scan(lambda c, x: c, torch.zeros(1), torch.ones(2)), lambda: scan(lambda c, x: ([c], x), torch.zeros(1), torch.ones(2)),
+                      lambda: map(lambda x: x, torch.ones(0, 2))):
+            try:
+                wrong()
+            except RuntimeError as error:
+                print(error)
+        print(torch.nn.functional.grad.conv1d_input((1, 1, 3), torch.ones(1, 1, 2), torch.ones(1, 1, 2)).tolist())
+        """)
+    assert done.stdout.splitlines() == [
+        "True True True",
+        "[12.0, 15.0, 18.0, 21.0] [0.0, 38.0, 276.0] [13.0, 15.0, 17.0, 19.0]",
+        "[1.125, 6.375] [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]] [[2.25, 2.5, 1.0], [6.75, 5.5, 1.0]]",
+        "[[[0.0, 3.0], [4.0, 9.0]], [1.0, 5.0]]",
+        "scan: combine_fn returned a Tensor; expected (carry, y)",
+        "scan: combine_fn returned a carry of another structure than init's",
+        "map: the tensors of xs have [0] slices along dim = 0; expected as many of each, and at least one",
+        "[[[1.0, 2.0, 1.0]]]",
+    ], done.stderr
+
+
 def test_switches_of_long_ago_answer(tmp_path):
     done = run(tmp_path, """\
         import torch

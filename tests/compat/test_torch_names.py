@@ -40,6 +40,20 @@ def test_the_version_is_one_that_can_be_compared():
     assert lines == ["True True False True", "['2', '13'] None True True", "True"]
 
 
+def test_what_modules_import_of_the_standard_library_is_there():
+    lines = says("""
+        import importlib, math, pickle, torch
+        from torch.serialization import pickle as theirs
+        from flambeau.compat._torch.standard import IMPORTED
+        found = [(path, name) for path, names in IMPORTED.items() for name in names.split()]
+        modules = {path: importlib.import_module(f"torch.{path}" if path else "torch") for path in IMPORTED}
+        print(theirs is pickle, torch.math is math, len(found) > 250, "os" in torch.__all__)
+        print([(path, name) for path, name in found if getattr(modules[path], name) is not importlib.import_module(name)])
+        print(hasattr(torch, "calendar"), hasattr(torch.nn, "math"), torch.cuda.amp.common.amp_definitely_not_available())
+    """)
+    assert lines == ["True True True False", "[]", "False False True"]
+
+
 @pytest.mark.parametrize(
     ("module", "names"),
     [
@@ -75,7 +89,10 @@ def test_the_version_is_one_that_can_be_compared():
         ("jit._trace", "trace TracedModule"),
         ("_jit_internal", "FunctionModifiers get_torchscript_modifier is_ignored_fn should_drop"),
         ("nn.functional", "_canonical_mask _none_or_dtype"),
-        ("cuda.amp", "autocast GradScaler"),
+        ("cuda.amp", "autocast GradScaler amp_definitely_not_available"),
+        ("cuda.amp.common", "amp_definitely_not_available"),
+        ("cpu.amp.autocast_mode", "autocast"),
+        ("cpu.amp.grad_scaler", "GradScaler"),
         ("jit.annotations", "BroadcastingList2"),
         ("_C", "DisableTorchFunctionSubclass _log_api_usage_once _jit_set_profiling_mode _jit_override_can_fuse_on_cpu"),
         ("_dynamo", "OptimizedModule is_dynamo_supported"),

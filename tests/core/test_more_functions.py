@@ -289,6 +289,26 @@ def test_movedim_is_numpys(count):
         fl.movedim(x, 0, 3)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: fl.movedim(x, 5, 0), lambda x: fl.rot90(x, 1, (0, 5)), lambda x: fl.tensor_split(x, 2, 5), lambda x: fl.quantile(x, 0.5, 5),
+        lambda x: fl.tensordot(x, x, ([5], [0])), lambda x: fl.trapezoid(x, dim=5), lambda x: fl.gradient(x, dim=5),
+        lambda x: fl.slice_copy(x, 5), lambda x: fl.fft.fft(x, dim=5),
+    ],
+)  # fmt: skip
+def test_axes_that_are_not_there(call):
+    with pytest.raises(IndexError, match=r"has shape \[2, 3\]: Dimension out of range \(expected to be in range of \[-2, 1\], but got 5\)"):
+        call(fl.ones(2, 3))
+    with pytest.raises(IndexError, match="y has shape .*; expected one with an axis"):
+        fl.trapezoid(fl.tensor(1.0))
+
+
+def test_shapes_that_can_not_be_broadcast():
+    with pytest.raises(fl.ShapeError, match=r"broadcast_shapes: shapes \(2,\), \(3,\) can not be broadcast to one: 2 and 3"):
+        fl.broadcast_shapes((2,), (3,))
+
+
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_diagonals_are_made_where_their_elements_are(device):
     r = fl.ones(2, 3, device=device)

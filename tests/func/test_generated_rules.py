@@ -125,3 +125,31 @@ def test_batches_of_batches():
 def test_writing_to_an_input_is_refused():
     with pytest.raises(fl.AutogradError, match="Written: mark_dirty beside generate_vmap_rule = True"):
         vmap(Written.apply)(numbers(3, 2))
+
+
+class Product(fl.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, y):
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, dz):
+        x, y = ctx.saved_tensors
+        return dz * y, dz * x
+
+
+@pytest.mark.parametrize("in_dims", [(0, 0), (0, None), (None, 0), (-1, 0)])
+def test_gradients_of_broadcast_arguments_are_summed_in_each_sample(in_dims):
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(2, 4)), rng.normal(size=(2, 3, 4))
+    given = [fl.tensor(a if d == 0 else a[0] if d is None else np.moveaxis(a, 0, -1)) for a, d in zip((x, y), in_dims)]
+    got = vmap(grad(lambda x, y: Product.apply(x, y).square().sum(), argnums=(0, 1)), in_dims=in_dims)(*given)
+    x, y = (np.broadcast_to(a[:1] if d is None else a, a.shape) for a, d in zip((x, y), in_dims))
+    np.testing.assert_allclose(got[0].numpy(), (2 * x[:, None] * y**2).sum(1))
+    np.testing.assert_allclose(got[1].numpy(), 2 * x[:, None] ** 2 * y)

@@ -13,7 +13,7 @@ from flambeau.fx.experimental.optimization import fuse, remove_dropout
 from flambeau.fx.passes.shape_prop import ShapeProp, TensorMetadata
 from flambeau.fx.passes.split_module import split_module
 from flambeau.fx.subgraph_rewriter import replace_pattern_with_filters
-from flambeau.fx.traceback import annotate, preserve_node_meta
+from flambeau.fx.traceback import annotate, annotate_fn, preserve_node_meta
 
 pytestmark = pytest.mark.eager("graphs are run node by node")
 
@@ -194,6 +194,8 @@ def test_notes_of_nodes():
 
     traced = fx.symbolic_trace(f)
     assert [n.meta.get("custom") for n in traced.graph.nodes] == [None, {"stage": 1}, None, None]
+    noted = annotate_fn({"stage": 2})(lambda a: a + 1)
+    assert [n.meta.get("custom") for n in fx.symbolic_trace(lambda a: noted(a) * 2).graph.nodes] == [None, {"stage": 2}, None, None]
     with preserve_node_meta():
         again = fx.Transformer(traced).transform()
     assert next(n for n in again.graph.nodes if n.name == "add").meta["custom"] == {"stage": 1}

@@ -511,6 +511,55 @@ def test_tensors_are_keys():
     assert key is copy.param_groups[0]["params"][0] and state["momentum_buffer"].tolist() == [1.0, 1.0]
 
 
+class Key:
+    """Known by its name, or by itself."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def __eq__(self, other):
+        return isinstance(other, Key) and self.name == other.name
+
+
+class Place:
+    pass
+
+
+@pytest.mark.parametrize("how", [{}, {"_use_new_zipfile_serialization": False}], ids=["archive", "stream"])
+def test_objects_are_keys(how):
+    """By their hash, or by their identity: an object that is met again is the same one."""
+    place = Place()
+    place.own, place.rooms = place, {Key("a"): 1}
+    file = io.BytesIO()
+    kept = {place: 2, "place": place, Key("k"): fl.ones(2), (Key("t"), 1): 3, "set": {Key("x")}, "twice": [place, place]}
+    fl.save(kept, file, format="pt", **how)
+    with fl.serialization.safe_globals([Key, Place]):
+        found = fl.load(io.BytesIO(file.getvalue()))
+        assert found[found["place"]] == 2 and found["place"].own is found["place"] and found["place"].rooms == {Key("a"): 1}
+        assert found[Key("k")].tolist() == [1.0, 1.0] and found[Key("t"), 1] == 3 and found["set"] == {Key("x")}
+        assert found["twice"][0] is found["twice"][1] is found["place"]
+    with pytest.raises(FileFormatError, match=f"it names '{__name__}.Place'"):
+        fl.load(io.BytesIO(file.getvalue()))
+
+
+def test_classes_functions_and_ranges_are_keys():
+    kept = {int: 1, nn.Linear: 2, fl.relu: 3, range(3): 4, nn.functional.relu: 5, frozenset([range(2)]): 6}
+    assert again(kept, weights_only=False) == kept
+
+
+def test_a_hash_that_raises_is_the_files_fault(monkeypatch):
+    files = [io.BytesIO(), io.BytesIO()]
+    fl.save({Key("a"): 1}, files[0], format="pt")
+    fl.save({Key("a")}, files[1], format="pt")
+    monkeypatch.setattr(Key, "__hash__", lambda self: 1 // 0)
+    for file in files:
+        with fl.serialization.safe_globals([Key]), pytest.raises(FileFormatError, match="a key is a Key, whose hash raised Zero"):
+            fl.load(io.BytesIO(file.getvalue()))
+
+
 @pytest.mark.parametrize("wrap", [lambda s: s, lambda s: m.dictionary(a=s)], ids=["alone", "in a dict"])
 @pytest.mark.parametrize("kind", ["archive", "stream"])
 def test_storages_are_values(kind, wrap):

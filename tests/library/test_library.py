@@ -96,7 +96,7 @@ def test_an_op_is_called_as_its_function_was():
 
 
 def test_an_op_is_found_by_name():
-    assert fl.ops.t.sine is sine and fl.ops.t.sine.default is sine
+    assert fl.ops.t.sine is sine and fl.ops.t.sine.default is sine and sine._opoverload is sine
     assert "sine" in dir(fl.ops.t) and "t" in dir(fl.ops)
     with pytest.raises(AttributeError, match=r"flambeau.ops.t has no op 'cosine'; it has add_to_.*Import what defines it first"):
         fl.ops.t.cosine  # noqa: B018

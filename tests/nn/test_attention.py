@@ -8,6 +8,7 @@ import pytest
 
 import flambeau as fl
 from flambeau import nn
+from flambeau.nn import functional as F
 
 
 def setup_function():
@@ -232,3 +233,33 @@ def test_a_mask_and_is_causal_hold_together(dropout_p, shape):
     found = attention(q, q, q, attn_mask=added, dropout_p=dropout_p, is_causal=True)
     want = attention(q, q, q, attn_mask=added + fl.zeros(4, 4).masked_fill(~fl.ones(4, 4).tril().bool(), -math.inf))
     assert fl.allclose(found, want, atol=1e-5)
+
+
+def test_blocks_of_a_mask():
+    """The lists are those that PyTorch gives."""
+    from flambeau.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+
+    mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 10, 14, BLOCK_SIZE=4)
+    assert mask.to_dense().tolist() == [[[[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]]]] and mask.to_dense().dtype == fl.int32
+    assert mask.kv_num_blocks.tolist() == [[[1, 1, 3]]] and mask.kv_indices.tolist() == [[[[0, 1, 2, 3], [1, 0, 2, 3], [0, 1, 2, 3]]]]
+    assert mask.full_kv_num_blocks.tolist() == [[[0, 1, 0]]] and mask.full_q_indices.tolist()[0][0][0] == [1, 0, 2]
+    assert mask.q_num_blocks.tolist() == [[[2, 2, 1, 0]]] and mask.q_indices.tolist()[0][0][0] == [0, 2, 1]
+    assert mask.dense().tolist() == [[[[q >= k for k in range(14)] for q in range(10)]]]
+    assert abs(mask.sparsity() - 100 * (1 - 96 / 140)) < 1e-9 and mask.numel() == 140
+    assert str(mask).splitlines()[:3] == ["BlockMask(shape=(1, 1, 10, 14), sparsity=31.43%,", "(0, 0)", "██      "]
+
+    near = create_block_mask(lambda b, h, q, k: (q - k).abs() <= b + h, 2, 3, 8, 8, BLOCK_SIZE=(2, 4))
+    assert near[1].shape == (1, 3, 8, 8) and near[:, 1:].shape == (2, 2, 8, 8) and fl.equal(near[1, 2].dense(), near.dense()[1:, 2:])
+    with pytest.raises(IndexError, match="3 indices; expected a batch, or a batch and a head"):
+        near[0, 0, 0]
+
+    some = BlockMask.from_kv_blocks(
+        fl.tensor([[[1, 1]]]), fl.tensor([[[[0, 1], [1, 0]]]]), fl.tensor([[[0, 1]]]), fl.tensor([[[[0, 1], [0, 1]]]]), 2,
+        lambda b, h, q, k: q > k,
+    )  # fmt: skip
+    want = [[False, False, False, False], [True, False, False, False], [True, True, False, False], [True, True, True, False]]
+    assert some.dense().tolist() == [[want]] and some.kv_num_blocks.tolist() == [[[1, 1]]] and some.to_dense().tolist() == [[[[1, 0], [1, 1]]]]
+    q = fl.randn(1, 1, 4, 2)
+    assert fl.allclose(flex_attention(q, q, q, block_mask=some)[..., 1:, :], F.scaled_dot_product_attention(q, q, q, fl.tensor(want))[..., 1:, :])
+    with pytest.raises(ValueError, match=r"kv_indices \[1, 2, 2\]; expected"):
+        BlockMask.from_kv_blocks(fl.tensor([[[1, 1]]]), fl.tensor([[[0, 1], [1, 0]]]))

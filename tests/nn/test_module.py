@@ -564,6 +564,29 @@ def test_full_backward_hooks_see_none_for_an_unused_output():
     assert [g.tolist() for g in inputs] == [[2, 2], [0, 0]] and x.grad.tolist() == [2, 2]
 
 
+def test_full_backward_hooks_see_zeros_for_a_tensor_that_does_not_require_grad():
+    seen = []
+    loss = nn.L1Loss()
+    loss.register_full_backward_hook(lambda module, inputs, outputs: seen.append(inputs))
+    x = fl.tensor([1.0, 2.0], requires_grad=True)
+    loss(x, fl.zeros(2)).backward()
+    picked = nn.NLLLoss()
+    picked.register_full_backward_hook(lambda module, inputs, outputs: seen.append(inputs))
+    picked(fl.zeros(1, 2, requires_grad=True), fl.tensor([1])).backward()
+    assert [[g.tolist() for g in grads] for grads in seen] == [[[0.5, 0.5], [0, 0]], [[[0, -1]], [0]]]
+    assert seen[1][1].dtype == fl.int64 and not seen[0][1].requires_grad
+
+    class Scaled(nn.Module):
+        def forward(self, x, by, how):
+            return x * by
+
+    net = Scaled()
+    net.register_full_backward_hook(lambda module, inputs, outputs: seen.append(inputs))
+    net(fl.ones(1), fl.ones(1), "fast")
+    net(x, 3, "fast").sum().backward()
+    assert [None if g is None else g.tolist() for g in seen[2]] == [[3, 3], None, None]
+
+
 def test_the_call_by_its_parts():
     class Doubled(nn.Linear):
         def _call_impl(self, *args, **kwargs):

@@ -190,6 +190,20 @@ def test_bags_with_weights_and_padding():
 # ---------------------------------------------------------------- pools
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bags_of_samples_and_on_meta(mode):
+    weight = fl.tensor(np.random.default_rng(3).normal(size=(5, 3)))
+    index, offsets = fl.tensor([[0, 1, 3, 3], [3, 3, 3, 4], [2, 2, 0, 3]]), fl.tensor([0, 3])
+    each = lambda i: F.embedding_bag(i, weight, offsets, mode=mode, padding_idx=3)  # noqa: E731
+    assert fl.allclose(fl.func.vmap(each)(index), fl.stack([each(i) for i in index]))
+    pairs = lambda i: F.embedding_bag(i.reshape(2, 2), weight, mode=mode, padding_idx=3)  # noqa: E731
+    assert fl.allclose(fl.func.vmap(pairs)(index), fl.stack([pairs(i) for i in index]))
+    layer = nn.EmbeddingBag(5, 3, mode=mode, padding_idx=3, device="meta")
+    for got in (layer(index.to("meta")), layer(index.to("meta").reshape(-1), fl.zeros(3, dtype=fl.int64, device="meta"))):
+        assert got.is_meta and got.shape == (3, 3) and got.requires_grad
+    assert nn.EmbeddingBag(5, 3, mode=mode, include_last_offset=True, device="meta")(index[0].to("meta"), offsets.to("meta")).shape == (1, 3)
+
+
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_maxima_go_back_where_they_were(axes):
     x = fl.randn(2, 3, *(6, 4, 8)[:axes])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import special
@@ -138,3 +140,76 @@ def test_erf_of_small_and_large_numbers() -> None:
         assert np.max(np.abs(found - sign * exact) / spacing) < 3
     assert np.isnan(float(fl.tensor(np.nan, dtype=fl.float32).erf()))
     assert np.signbit(fl.tensor(-0.0).erf().numpy())
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64], ids=str)
+def test_parts_of_numbers_of_every_size(dtype: fl.dtype) -> None:
+    wide = np.float32 if dtype is fl.float32 else np.float64
+    least = float(np.finfo(wide).smallest_subnormal)
+    x = np.concatenate([np.geomspace(least, np.finfo(wide).max, 999, dtype=wide), [0, 1, 0.5, np.inf, np.nan]]).astype(wide)
+    x = np.concatenate([x, -x])
+    mantissa, exponent = fl.frexp(fl.tensor(x))
+    m, e = np.frexp(x)
+    np.testing.assert_array_equal(mantissa.numpy(), m)
+    np.testing.assert_array_equal(np.signbit(mantissa.numpy())[~np.isnan(x)], np.signbit(x)[~np.isnan(x)])
+    np.testing.assert_array_equal(exponent.numpy(), np.where(np.isfinite(x), e, 0))
+
+
+@pytest.mark.parametrize("shape, dim, size, step", [((12,), 0, 3, 1), ((12,), 0, 4, 5), ((3, 11, 4), 1, 5, 2), ((2, 9), 1, 9, 1), ((1, 40_000), 1, 512, 128), ((), 0, 1, 1)])
+def test_windows_are_added_back_where_they_were(shape: tuple[int, ...], dim: int, size: int, step: int) -> None:
+    x = fl.zeros(shape, dtype=fl.float64, requires_grad=True)
+    y = x.unfold(dim, size, step)
+    dy = np.random.default_rng(0).integers(-9, 9, tuple(y.shape)).astype(np.float64)
+    y.backward(fl.tensor(dy))
+    expected = np.zeros(shape or (1,))
+    lines = np.moveaxis(expected, dim, -1)
+    windows = np.moveaxis(dy.reshape((1, size) if not shape else dy.shape), dim, -2)
+    for w in range(windows.shape[-2]):
+        lines[..., w * step : w * step + size] += windows[..., w, :]
+    np.testing.assert_array_equal(x.grad.numpy(), expected.reshape(shape))
+
+
+def test_combinations_are_in_the_order_of_itertools() -> None:
+    for n in (0, 1, 2, 5, 7):
+        x = fl.arange(n) * 10
+        for r in (0, 1, 2, 3, 5, 8):
+            for again in (False, True):
+                choose = itertools.combinations_with_replacement if again else itertools.combinations
+                found = fl.combinations(x, r, again)
+                if r == 0:
+                    assert found.shape == (0,)
+                    continue
+                expected = np.array(list(choose(range(0, 10 * n, 10), r)), dtype=np.int64).reshape(-1, r)
+                assert found.dtype is fl.int64 and tuple(found.shape) == expected.shape
+                np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.int64, fl.bfloat16], ids=str)
+def test_axes_that_repeat_are_reduced_with_the_others(dtype: fl.dtype) -> None:
+    rng = np.random.default_rng(2)
+    for shape, full in [((1, 5, 7), (4, 5, 7)), ((6, 1), (6, 300)), ((1, 1), (3, 5)), ((3, 1, 8), (3, 9, 8)), ((1, 4, 1, 5), (3, 4, 6, 5))]:
+        small = fl.tensor(rng.integers(-9, 9, shape)).to(dtype)
+        x = small.expand(full)
+        values = np.broadcast_to(small.double().numpy(), full)
+        for dims in [None, *itertools.chain.from_iterable(itertools.combinations(range(len(full)), k) for k in range(1, len(full) + 1))]:
+            given = () if dims is None else (dims,)
+            assert float((x.sum(*given).double() - fl.tensor(values.sum(dims))).abs().max()) <= (2.0 if dtype is fl.bfloat16 else 0)
+            np.testing.assert_array_equal(fl.amax(x, dims or tuple(range(len(full)))).double().numpy(), values.max(dims))
+            np.testing.assert_array_equal((x != 0).all(dims or tuple(range(len(full)))).numpy(), (values != 0).all(dims))
+
+
+def test_gradients_of_running_products_of_many_lines() -> None:
+    rng = np.random.default_rng(4)
+    for shape, dim in [((19, 6), 1), ((6, 19), 0), ((3, 5, 7), 1), ((9,), 0), ((300, 40), 1)]:
+        x = rng.standard_normal(shape)
+        x.reshape(-1)[:: max(3, x.size // 7)] = 0
+        dy = rng.standard_normal(shape)
+        given = fl.tensor(x, requires_grad=True)
+        given.cumprod(dim).backward(fl.tensor(dy))
+        lines, grads = np.moveaxis(x, dim, -1), np.moveaxis(dy, dim, -1)
+        expected = np.zeros_like(lines)
+        for k in range(lines.shape[-1]):
+            rest = lines.copy()
+            rest[..., k] = 1
+            expected[..., k] = (np.cumprod(rest, -1) * grads)[..., k:].sum(-1)
+        np.testing.assert_allclose(np.moveaxis(given.grad.numpy(), dim, -1), expected, rtol=1e-9, atol=1e-12)

@@ -1,5 +1,6 @@
 """testing.make_tensor and the older comparison."""
 
+import numpy as np
 import pytest
 
 import flambeau as fl
@@ -130,3 +131,22 @@ def test_layouts_are_compared():
     assert_close(rows, sparse, check_layout=False)
     with pytest.raises(AssertionError, match="numbers of elements that are stored differ: 3 and 2"):
         assert_close(sparse, fl.diag(fl.tensor([1.0, 0.0, 1.0])).to_sparse())
+
+
+def test_numbers_are_compared_as_wide_as_they_are():
+    """As PyTorch does: Python's floats are float64, NumPy's numbers are Python's, bools are compared with bools alone."""
+    check = fl.testing.assert_close
+    check(1.0, np.float64(1.0))
+    check(np.float32(0.5), 0.5)
+    check(np.bool_(True), True)
+    check(1.0, 1.0 + 1e-9)
+    for a, b in ((1.0, 1.0 + 1e-6), (1e-3, 1e-3 + 2e-7), (1.0, 1), (np.int64(1), 1.0), (2**53, 2**53 + 10**9), (True, False)):
+        with pytest.raises(AssertionError):
+            check(a, b)
+    check(1.0, 1, check_dtype=False)
+    for a, b in ((True, 1), (1.0, np.bool_(True))):
+        with pytest.raises(TypeError, match="a bool is compared with a bool alone"):
+            check(a, b, check_dtype=False)
+    dense = fl.eye(2)
+    with pytest.raises(AssertionError, match="layouts differ"):
+        check(dense, dense.to_sparse(), allow_subclasses=False)

@@ -5,6 +5,7 @@
 
 #include "backend/onednn/onednn.h"
 #include "ops/conv/channels.h"
+#include "ops/conv/depthwise.h"
 #include "ops/conv/narrow.h"
 #include "ops/conv/native.h"
 #include "ops/matmul/half.h"
@@ -52,7 +53,7 @@ bool channels_last(const Tensor& a, const Tensor& b) {
 }
 
 // Three spatial axes, as sums of two-dimensional convolutions over planes of the depth axis. Our own kernels
-// only: oneDNN has it as one primitive.
+// only: oneDNN has it as one primitive, and depthwise volumes have kernels of their own.
 struct Depth {
   int64_t stride, padding, dilation;
   // Input plane that output plane `o` sees through tap `k`.
@@ -99,6 +100,7 @@ void convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, IntL
   if (y.numel() == 0) return;
   if (weight.numel() == 0) return bias.defined() ? channel_expand(bias, y.sizes(), y) : zero(y);  // no input channels
   const auto shape = shape_of(x.sizes(), weight.sizes(), y.sizes(), stride, padding, dilation, groups);
+  if (conv::is_depthwise_volume(shape, x.dtype())) return conv::depthwise_forward(shape, x, weight, bias, y);
   if (channels_last(x, y)) {
     if (conv::narrow_forward(shape, x, weight, bias, y)) return;
     if (onednn::conv_forward(shape, true, ChannelRows(x).matrix(), weight, bias, ChannelRows::fresh(y).matrix())) return;
@@ -140,6 +142,7 @@ void conv_backward_data(const Tensor& dy, const Tensor& weight, IntList, IntList
   if (dx.numel() == 0) return;
   if (dy.numel() == 0 || weight.numel() == 0) return zero(dx);
   const auto shape = shape_of(dx.sizes(), weight.sizes(), dy.sizes(), stride, padding, dilation, groups);
+  if (conv::is_depthwise_volume(shape, dy.dtype())) return conv::depthwise_backward_data(shape, dy, weight, dx);
   if (channels_last(dy, dx)) {
     if (conv::narrow_backward_data(shape, dy, weight, dx)) return;
     if (onednn::conv_backward_data(shape, true, ChannelRows(dy).matrix(), weight, ChannelRows::fresh(dx).matrix())) return;
@@ -175,6 +178,7 @@ void conv_backward_weight(const Tensor& dy, const Tensor& x, IntList, IntList st
   if (dw.numel() == 0) return;
   if (dy.numel() == 0 || x.numel() == 0) return zero(dw);
   const auto shape = shape_of(x.sizes(), dw.sizes(), dy.sizes(), stride, padding, dilation, groups);
+  if (conv::is_depthwise_volume(shape, dy.dtype())) return conv::depthwise_backward_weight(shape, dy, x, dw);
   if (channels_last(x, dy)) {
     if (conv::narrow_backward_weight(shape, dy, x, dw)) return;
     if (onednn::conv_backward_weight(shape, true, ChannelRows(dy).matrix(), ChannelRows(x).matrix(), dw, {})) return;

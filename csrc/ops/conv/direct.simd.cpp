@@ -84,7 +84,53 @@ void all_dots(const Block<T>& whole, const T* dy, int64_t rows, const T* x, cons
   }
 }
 
+// N vectors of results at once, of which the first n elements count.
+template <int N>
+void sum_taps(int64_t n, const float* w, const int64_t* offsets, int64_t taps, const float* x, float first, float* y) {
+  using V = typename Vec<float, kVecBytes>::Type;
+  using L = typename Vec<float, kVecBytes>::Loose;
+  constexpr int kLanes = kVecBytes / sizeof(float);
+  V acc[N];
+#pragma GCC unroll 4
+  for (int i = 0; i < N; ++i) acc[i] = V{} + first;
+  for (int64_t k = 0; k < taps; ++k) {
+    const float* from = x + offsets[k];
+#pragma GCC unroll 4
+    for (int i = 0; i < N; ++i) acc[i] += w[k] * *reinterpret_cast<const L*>(from + i * kLanes);
+  }
+  if (n == N * kLanes) {
+#pragma GCC unroll 4
+    for (int i = 0; i < N; ++i) *reinterpret_cast<L*>(y + i * kLanes) = acc[i];
+  } else {
+    float all[N * kLanes];
+#pragma GCC unroll 4
+    for (int i = 0; i < N; ++i) *reinterpret_cast<L*>(all + i * kLanes) = acc[i];
+    for (int64_t j = 0; j < n; ++j) y[j] = all[j];
+  }
+}
+
 }  // namespace
+
+void sum_taps_f32(int64_t n, const float* w, const int64_t* offsets, int64_t taps, const float* x, float first, float* y) {
+  constexpr int kLanes = kVecBytes / sizeof(float);
+  int64_t j = 0;
+  for (; j + 4 * kLanes <= n; j += 4 * kLanes) sum_taps<4>(4 * kLanes, w, offsets, taps, x + j, first, y + j);
+  for (; j + 2 * kLanes <= n; j += 2 * kLanes) sum_taps<2>(2 * kLanes, w, offsets, taps, x + j, first, y + j);
+  for (; j < n; j += kLanes) sum_taps<1>(n - j < kLanes ? n - j : kLanes, w, offsets, taps, x + j, first, y + j);
+}
+
+void add_products_f32(int64_t n, const float* dy, const int64_t* offsets, int64_t taps, const float* x, float* lanes) {
+  constexpr int64_t kLanes = 16;
+  for (int64_t k = 0; k < taps; ++k, lanes += kLanes) {
+    const float* from = x + offsets[k];
+    int64_t q = 0;
+    for (; q + kLanes <= n; q += kLanes) {
+#pragma omp simd
+      for (int64_t j = 0; j < kLanes; ++j) lanes[j] += dy[q + j] * from[q + j];
+    }
+    for (int64_t j = 0; q + j < n; ++j) lanes[j] += dy[q + j] * from[q + j];
+  }
+}
 
 void conv_dots_f32(int64_t images, const float* dy, int64_t dy_image, int64_t dy_row, int64_t rows, const float* x, int64_t x_image,
                    const int64_t* offsets, int64_t taps, int64_t n, float* dw, int64_t ldw) {

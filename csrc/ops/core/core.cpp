@@ -213,22 +213,33 @@ void unfold_backward(const Tensor& g, IntList, int64_t dimension, int64_t size, 
     return copy_elements(y, wide);
   }
   fill_elements(y, Scalar(0));
-  // Windows may overlap: add them one offset inside the window at a time, where elements are distinct.
-  const Tensor windows = unfold(y, dimension, size, step);
-  for (int64_t k = 0; k < size; ++k) {
-    const Tensor into = select(windows, windows.ndim() - 1, k);
-    const Tensor from = select(g, g.ndim() - 1, k);
-    Tensor sum = empty(into.sizes(), into.dtype(), into.device());
-    copy_elements(sum, into);
-    visit_any(y.dtype(), [&]<class T>(T) {
-      Tensor add = empty(from.sizes(), from.dtype(), from.device());
-      copy_elements(add, from);
-      T* a = sum.data<T>();
-      const T* b = add.data<T>();
-      for (int64_t i = 0; i < sum.numel(); ++i) a[i] = plus(a[i], b[i]);
+  if (g.numel() == 0) return;
+  const int axis = static_cast<int>(dimension);
+  int64_t outer = 1, inner = 1;
+  for (int d = 0; d < axis; ++d) outer *= y.size(d);
+  for (int d = axis + 1; d < y.ndim(); ++d) inner *= y.size(d);
+  const int64_t n = y.ndim() ? y.size(axis) : 1, windows = g.numel() / (outer * inner * size);
+  // Windows may overlap: a thread has the places [begin, end) of all lines to itself, and adds there what each window has, in order.
+  visit_any(y.dtype(), [&]<class T>(T) {
+    T* const to = y.data<T>();
+    const T* const from = g.data<T>();
+    parallel_work(outer * n, inner * ((size + step - 1) / step), 16384, [&](int64_t first, int64_t last) {
+      for (int64_t o = first / n; o * n < last; ++o) {
+        const int64_t begin = std::max<int64_t>(first - o * n, 0), end = std::min(last - o * n, n);
+        for (int64_t w = begin < size ? 0 : (begin - size) / step + 1; w < windows && w * step < end; ++w) {
+          const int64_t k0 = std::max<int64_t>(begin - w * step, 0), k1 = std::min(end - w * step, size);
+          for (int64_t i = 0; i < inner; ++i) {
+            T* const line = to + (o * n + w * step) * inner + i;
+            const T* const window = from + ((o * windows + w) * inner + i) * size;
+            if (inner == 1)
+              for (int64_t k = k0; k < k1; ++k) line[k] = plus(line[k], window[k]);
+            else
+              for (int64_t k = k0; k < k1; ++k) line[k * inner] = plus(line[k * inner], window[k]);
+          }
+        }
+      }
     });
-    copy_elements(into, sum);
-  }
+  });
 }
 
 Tensor as_strided_view(const Tensor& x, IntList size, IntList stride, int64_t offset) {

@@ -10,7 +10,7 @@
 
 // How memory is walked
 // --------------------
-// Axes are ordered by x's strides and merged, so the last one is the one to run along:
+// Axes are ordered by x's strides and merged, so the last one is the one to run along (axes that x is repeated over come first):
 //
 //   last axis reduced   one accumulator per output; the runs along the last axis are folded one after another
 //   last axis kept      a tile of accumulators for a piece of the last axis; rows are folded onto it
@@ -355,8 +355,11 @@ void reduce_mask(const Reduction& how, DType compute, const Tensor& x, const boo
   }
   const Axes axes = simplify(x.sizes(), strides, 2);
   const int d = axes.sizes.size();
+  int repeats = 0;  // axes along which x says the same: the last ones by their strides, and the first ones here, as there is nothing to run along
+  while (repeats < d && strides[0][d - 1 - repeats] == 0) ++repeats;
   for (int i = 0; i < d; ++i) {
-    const Axis axis{axes.sizes[i], strides[0][i], strides[1][i]};
+    const int from = (i + d - repeats) % d;
+    const Axis axis{axes.sizes[from], strides[0][from], strides[1][from]};
     if (i == d - 1) {
       nest.last = axis;
       break;

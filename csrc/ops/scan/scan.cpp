@@ -3,6 +3,8 @@
 // rounded once per element.
 #include "ops/scan/scan.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -74,21 +76,34 @@ void cumprod_gradient(const Tensor& dy, const Tensor& x, int64_t dim, const Tens
   std::vector<double> value(static_cast<size_t>(x.numel())), grad(static_cast<size_t>(x.numel()));
   convert_elements(value.data(), DType::Float64, x.data(), x.dtype(), x.numel());
   convert_elements(grad.data(), DType::Float64, dy.data(), dy.dtype(), dy.numel());
-  for (int64_t line = 0; line < l.outer * l.inner; ++line) {
-    const int64_t first = line / l.inner * l.n * l.inner + line % l.inner;
-    double s = 0;
-    for (int64_t i = l.n; i-- > 0;) {
-      const size_t k = static_cast<size_t>(first + i * l.inner);
-      s = grad[k] + (i + 1 < l.n ? value[k + static_cast<size_t>(l.inner)] * s : 0);
-      grad[k] = s;
+  // Several lines at once, since the steps of one wait for each other.
+  constexpr int64_t kTogether = 8;
+  const int64_t lines = l.outer * l.inner, groups = (lines + kTogether - 1) / kTogether;
+  parallel_work(groups, l.n * kTogether, 16384, [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; ++g) {
+      const int64_t m = std::min(kTogether, lines - g * kTogether);
+      std::array<size_t, kTogether> first{};
+      for (int64_t j = 0; j < m; ++j) {
+        const int64_t line = g * kTogether + j;
+        first[static_cast<size_t>(j)] = static_cast<size_t>(line / l.inner * l.n * l.inner + line % l.inner);
+      }
+      std::array<double, kTogether> s{}, p;
+      p.fill(1);
+      const size_t step = static_cast<size_t>(l.inner);
+      for (size_t i = static_cast<size_t>(l.n); i-- > 0;)
+        for (size_t j = 0; j < static_cast<size_t>(m); ++j) {
+          const size_t k = first[j] + i * step;
+          s[j] = grad[k] + (i + 1 < static_cast<size_t>(l.n) ? value[k + step] * s[j] : 0);
+          grad[k] = s[j];
+        }
+      for (size_t i = 0; i < static_cast<size_t>(l.n); ++i)
+        for (size_t j = 0; j < static_cast<size_t>(m); ++j) {
+          const size_t k = first[j] + i * step;
+          grad[k] *= p[j];
+          p[j] *= value[k];
+        }
     }
-    double p = 1;
-    for (int64_t i = 0; i < l.n; ++i) {
-      const size_t k = static_cast<size_t>(first + i * l.inner);
-      grad[k] *= p;
-      p *= value[k];
-    }
-  }
+  });
   convert_elements(dx.data(), dx.dtype(), grad.data(), DType::Float64, x.numel());
 }
 

@@ -34,7 +34,7 @@ def _is_checkpoint_valid() -> bool:
 
 
 def __getattr__(name: str) -> _typing.Any:
-    if name in ("forward_ad", "profiler"):
+    if name in ("forward_ad", "profiler", "profiler_util"):
         return _importlib.import_module(f"flambeau.autograd.{name}")
     raise AttributeError(f"module 'flambeau.autograd' has no attribute '{name}'")
 

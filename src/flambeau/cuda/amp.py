@@ -7,7 +7,16 @@ from typing import Any
 from flambeau import amp
 from flambeau._warn import warn
 
-__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+__all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]
+
+
+def amp_definitely_not_available() -> bool:
+    """Whether there is no GPU to use `cuda.amp` with: always True here.
+
+    >>> amp_definitely_not_available()
+    True
+    """
+    return True
 
 
 def custom_fwd(fwd: Any = None, *, cast_inputs: Any = None) -> Any:

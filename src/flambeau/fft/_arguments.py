@@ -7,6 +7,7 @@ from numbers import Integral
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._errors import no_such_axis
 from flambeau.fft._linear import OTHER, resized
 
 
@@ -63,7 +64,7 @@ def axes_of(
         raise _C.ArgumentError(f"{op}: s = {sizes}, dim = {given}; expected one size per axis")
     for d in given:
         if not -rank <= d < rank:
-            raise _C.RangeError(f"{op}: dim = {d}, but input has shape {list(shape)}; expected {-rank} <= dim <= {rank - 1}")
+            raise no_such_axis(op, "dim", d, shape, "input")
     axes = tuple(d % rank for d in given)
     if len(set(axes)) != len(axes):
         raise _C.ArgumentError(f"{op}: dim = {given} names an axis twice; expected distinct axes")

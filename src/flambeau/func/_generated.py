@@ -35,6 +35,13 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
+def _fitted(grad: Any, like: Any) -> Any:
+    """A sample's gradient, summed over axes along which its argument was broadcast."""
+    if not isinstance(grad, Tensor) or not isinstance(like, Tensor) or grad.shape == like.shape:
+        return grad
+    return grad.sum_to_size(like.shape)
+
+
 def _over_batches(function: Any, in_dims: tuple[int | None, ...], randomness: str) -> Any:
     marks: dict[str, Any] = {}
 
@@ -59,6 +66,8 @@ def _over_batches(function: Any, in_dims: tuple[int | None, ...], randomness: st
             inner.needs_input_grad = ctx.needs_input_grad
             inner._fl_forwards = ctx._fl_forwards
             given[:] = _listed(call(inner, *beside))
+            if call is not function.jvp:
+                given[: len(inputs)] = [_fitted(g, x) for g, x in zip(given, inputs)]
             return tuple(g for g in given if g is not None)
 
         outputs = list(saved)

@@ -16,6 +16,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from flambeau import _whole_calls
 from flambeau._C import Tensor
 from flambeau.fx._targets import is_ours
 
@@ -62,6 +63,11 @@ def _forms(op: Callable[..., Any]) -> tuple[inspect.Signature, ...]:
         if signature not in found:
             found.append(signature)
     return tuple(found)
+
+
+def _as_written(target: Any) -> Any:
+    """The function with its own parameters: while a program is traced, functions of this library have other code."""
+    return target if hasattr(target, "__wrapped__") else _whole_calls.as_written(target)
 
 
 def _is_of_table(op: Any) -> bool:
@@ -174,7 +180,7 @@ def normalize_function(
     kwargs = kwargs or {}
     if not _is_of_table(target):
         try:
-            signature = inspect.signature(target)
+            signature = inspect.signature(_as_written(target))
         except (TypeError, ValueError):
             return None
         return _bound(signature, args, kwargs, normalize_to_only_use_kwargs)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 __all__ = [
-    "annotate", "format_stack", "get_current_meta", "has_preserved_node_meta", "preserve_node_meta", "set_current_meta", "set_stack_trace",
+    "annotate", "annotate_fn", "format_stack", "get_current_meta", "has_preserved_node_meta", "preserve_node_meta", "set_current_meta",
+    "set_stack_trace",
 ]  # fmt: skip
 
 
@@ -51,6 +53,28 @@ def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
         yield
     finally:
         _notes.meta = before
+
+
+def annotate_fn(annotation_dict: dict[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator: the function's calls are regions of `annotate`.
+
+    >>> from flambeau.fx import symbolic_trace
+    >>> @annotate_fn({"stage": 1})
+    ... def f(x):
+    ...     return x + 1
+    >>> [node.meta.get("custom") for node in symbolic_trace(f).graph.nodes]
+    [None, {'stage': 1}, None]
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def annotated(*args: Any, **kwargs: Any) -> Any:
+            with annotate(annotation_dict):
+                return function(*args, **kwargs)
+
+        return annotated
+
+    return decorate
 
 
 def set_stack_trace(stack: list[str]) -> None:

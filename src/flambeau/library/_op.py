@@ -116,6 +116,8 @@ class CustomOpDef(Generic[P, R]):
         """The op itself: PyTorch's name for its only overload."""
         return self
 
+    _opoverload = default
+
     # ------------------------------------------------------------------------------------- what is said of it
 
     def register_kernel(self, device_types: str | Sequence[str] | None, fn: Callable[..., Any] | None = None, /) -> Any:

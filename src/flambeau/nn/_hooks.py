@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flambeau._C import Tensor
+from flambeau._C import Tensor, ops
 from flambeau._handles import HookTable, RemovableHandle, Table, put_hook
 from flambeau._warn import warn
 from flambeau.autograd import Function, is_grad_enabled
@@ -140,8 +140,8 @@ class HookMixin:
     ) -> RemovableHandle:
         """Calls `hook(module, grad_input, grad_output)` after the module's gradients were computed.
 
-        It may return another `grad_input`. `grad_input` covers the positional arguments; entries of
-        arguments without gradient are None.
+        It may return another `grad_input`. `grad_input` covers the positional arguments: entries of what is no tensor are None; those
+        of tensors that do not require grad are zeros, and None where no argument requires grad.
 
         Raises:
             RuntimeError: there is a hook of `register_backward_hook`; a module has one kind.
@@ -247,6 +247,7 @@ class _Call:
         self.grad_outputs: tuple[Tensor | None, ...] | None = None  # of no output where none is a tensor
         self.n_inputs = 0
         self.input_positions: list[int] = []
+        self.constants: list[tuple[int, Any, Any, Any]] = []  # position, shape, dtype and device of tensors that do not require grad
         self.taps_inputs = False
 
 
@@ -319,6 +320,9 @@ class _InputTap(Function):  # type: ignore[misc]
         full: list[Tensor | None] = [None] * call.n_inputs
         for i, grad in zip(call.input_positions, grads):
             full[i] = grad
+        if call.grad_outputs is not None:
+            for i, shape, dtype, device in call.constants:
+                full[i] = ops.zeros(shape, dtype=dtype, device=device)
         grad_inputs = _run_backward_hooks(call, tuple(full))
         return (None, *(grad_inputs[i] for i in call.input_positions))
 
@@ -335,6 +339,9 @@ def tap_inputs(module: Any, args: tuple[Any, ...]) -> tuple[_Call, tuple[Any, ..
     if not (is_grad_enabled() and call.input_positions and module._fl_all("_backward_hooks")):
         return call, args
     call.taps_inputs = True
+    call.constants = [
+        (i, a.shape, a.dtype, a.device) for i, a in enumerate(args) if isinstance(a, Tensor) and not a.requires_grad
+    ]
     tapped = _InputTap.apply(call, *(args[i] for i in call.input_positions))
     out = list(args)
     for i, x in zip(call.input_positions, _as_tuple(tapped)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,10 @@ MAX_KEY_PARTS = 1000
 MAX_ODD_KEYS = 10_000
 _COLLIDING = (1 << 61) - 1  # integers from here on may have one hash
 MAX_KEY_DEPTH = 20  # equal ones are compared by recursion
-_KEYS = {str, bytes, bool, int, float, complex, type(None), _C.dtype, _C.device}
+_KEYS = {
+    str, bytes, bool, int, float, complex, range, type(None), _C.dtype, _C.device,
+    types.FunctionType, types.BuiltinFunctionType,
+}  # fmt: skip
 
 
 def is_tensor(key: Any) -> bool:
@@ -56,5 +60,11 @@ class Keys:
                     if len(part) > MAX_KEY_PARTS:
                         raise FileFormatError(f"a key has more than {MAX_KEY_PARTS} parts")
                     parts += [(inner, depth + 1) for inner in part]
-                elif type(part) not in _KEYS and not is_tensor(part) and not allowed(part):
-                    raise FileFormatError(f"a key is a {type(part).__name__}; expected text, numbers, None or tuples of these")
+                elif type(part) not in _KEYS and not isinstance(part, type) and not is_tensor(part):
+                    if not allowed(part):
+                        raise FileFormatError(f"a key is a {type(part).__name__}; expected text, numbers, None or tuples of these")
+                    try:
+                        hash(part)
+                    except Exception as error:
+                        text = f"a key is a {type(part).__name__}, whose hash raised {type(error).__name__}: {error}"
+                        raise FileFormatError(text) from error

@@ -241,6 +241,7 @@ class Encoder:
         node["a"] = [self.encode(arg, _below(path, name), depth + 1) for name, arg in zip(names, parts.args)]
         if parts.new:
             node["w"] = 1
+        self._begun(value, node)
         if parts.state is not None:
             node["b"] = self.encode(parts.state, path, depth + 1)
         if parts.items:
@@ -248,6 +249,9 @@ class Encoder:
         if parts.pairs:
             node["k"] = [[self._key(key, path), self.encode(entry, _below(path, key), depth + 1)] for key, entry in parts.pairs]
         return node
+
+    def _begun(self, value: Any, node: dict[str, Any]) -> None:
+        """Is told of an object of a class that the file names, before its state and items are looked at."""
 
     def _key(self, key: Any, path: str, of: str = "dict", depth: int = 0) -> Any:
         """A key of a dict, or an element of a set."""

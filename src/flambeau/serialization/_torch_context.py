@@ -57,6 +57,10 @@ class Context:
         """Whether it is a function or class that the file may name as a value."""
         return False
 
+    def is_allowed(self, cls: Any) -> bool:
+        """Whether it is a class of the user's, whose instances may be made."""
+        return False
+
     def run(self, what: Any, do: Callable[[], Any]) -> Any:
         """Runs code of something of the user's that a file may call."""
         raise NotImplementedError

@@ -37,7 +37,7 @@ def _device(names: Context, args: tuple[Any, ...]) -> Any:
 def _check_elements(names: Context, items: Any) -> None:
     """Elements of a set, or keys, that a function is given in a list."""
     names.charge(len(items), "a container")
-    names.keys.check(list(items), lambda key: False)
+    names.keys.check(list(items), lambda key: names.is_allowed(type(key)) and type(key).__hash__ is not None)
 
 
 def _ordered_dict(names: Context, args: tuple[Any, ...]) -> Any:

@@ -26,7 +26,6 @@ from flambeau.compat._torch.names import home_of
 from flambeau.nn.module import Module
 from flambeau.serialization._allowed import found_by_name, functional_names
 from flambeau.serialization._container import array_of, write_all
-from flambeau.serialization._keys import is_tensor
 from flambeau.serialization._named import is_ordinary
 from flambeau.serialization._sharing import Entries, Met, dense_memory, overlapping
 from flambeau.serialization._skip import is_skipped
@@ -42,6 +41,8 @@ _FOLDER = "archive"
 _STORAGE_OF = {getattr(_C, dtype): f"{kind}Storage" for kind, dtype in STORAGES.items()}
 _SPARSE = {kind: f"torch.{name}" for name, kind in LAYOUTS.items() if kind is not strided}
 _OF_CLASSES = ("persistent", "_is_param")  # what a Buffer and a Parameter of another class know of themselves
+_PLAIN_KEYS = (str, int, bool, tuple, _C.Size, frozenset)  # and what has a way of its own: parts of a tuple are keys, too
+_NOT_MET: dict[str, Any] = {}
 _ORDERED = "collections OrderedDict"
 _FACTORIES = {name: f"{'collections' if kind.__module__ == 'collections' else '__builtin__'} {name}" for name, kind in FACTORIES.items()}
 
@@ -64,6 +65,8 @@ class _Encoder(Encoder):
     """Knows more than our own format: whole modules, classes, functions and methods, moments and fractions, what is NumPy's."""
 
     def encode(self, value: Any, path: str = "", depth: int = 0) -> Any:
+        if "R" in (known := self._nodes.get(id(value), _NOT_MET)):
+            return self._again(known)
         if isinstance(value, Module):
             return self._module(value, path, depth)
         if isinstance(value, type) and found_by_name(value):
@@ -81,10 +84,10 @@ class _Encoder(Encoder):
         return super().encode(value, path, depth)
 
     def _key(self, key: Any, path: str, of: str = "dict", depth: int = 0) -> Any:
-        """A tensor, too, which is hashed by what it is and not by its values: the states of an optimizer are by parameters."""
-        if is_tensor(key):
-            return self.tensor(key, f"a key of {path or 'the object'}")
-        return super()._key(key, path, of, depth)
+        """Whatever can be written as a value: tensors (the states of an optimizer are by parameters), objects, classes, functions."""
+        if key is None or type(key) in _PLAIN_KEYS:
+            return super()._key(key, path, of, depth)
+        return self.encode(key, f"{'a key' if of == 'dict' else 'an element'} of {path or 'the object'}")
 
     def _reduced(self, value: Any, path: str, depth: int) -> Any:
         """What Python's own pickles say of it: a function, arguments and a state."""
@@ -100,6 +103,11 @@ class _Encoder(Encoder):
     @functools.cached_property
     def _functions(self) -> dict[int, str]:
         return functional_names()
+
+    def _begun(self, value: Any, node: dict[str, Any]) -> None:
+        """An object that is met again, among its own attributes, too, is the same object in the file: it may be a key by its identity."""
+        self._nodes[id(value)] = node
+        self._keep.append(value)
 
     def _is_named(self, value: Any) -> bool:
         return super()._is_named(value) or is_ordinary(value)
@@ -413,6 +421,8 @@ class _Pickler:
         self._global(f"{module} {name}")
         self._tuple(node["a"])
         self._out.append(b"\x81" if "w" in node else b"R")
+        if "i" in node:
+            self._put(("tensor", node["i"]))
         self._add(b"e", node.get("e", []))
         self._pairs(node.get("k", []))
         if "b" in node:

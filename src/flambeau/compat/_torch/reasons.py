@@ -33,6 +33,13 @@ REASONS: dict[str, dict[str, str]] = {
         "impl_abstract": "the name that register_fake had",
         "triton_op": "there are no Triton kernels here; packages write their fallbacks on a CPU with it, too",
     },
+    "masked.maskedtensor.binary": dict.fromkeys(
+        ("BINARY_NAMES", "INPLACE_BINARY_NAMES", "NATIVE_BINARY_FNS", "NATIVE_INPLACE_BINARY_FNS"), _INSIDE
+    ),
+    "masked.maskedtensor.reductions": dict.fromkeys(("NATIVE_REDUCE_FNS", "REDUCE_NAMES", "TENSOR_REDUCE_FNS", "TORCH_REDUCE_FNS"), _INSIDE),
+    "masked.maskedtensor.unary": dict.fromkeys(
+        ("INPLACE_UNARY_NAMES", "NATIVE_INPLACE_UNARY_FNS", "NATIVE_UNARY_FNS", "UNARY_NAMES"), _INSIDE
+    ),
     "nn.functional": dict.fromkeys(("GRID_SAMPLE_INTERPOLATION_MODES", "GRID_SAMPLE_PADDING_MODES"), _INSIDE),
     "nn.modules.rnn": {"apply_permutation": _INSIDE},
     "ops": dict.fromkeys(("Namespace", "OpOverloadPacket", "exists", "load_library", "loaded_libraries", "*"), _EXTENSIONS),

@@ -49,6 +49,8 @@ def embedding_bag(
     """
     name = "embedding_bag"
     _check(name, input, weight, mode, scale_grad_by_freq, sparse, per_sample_weights)
+    if weight.is_meta and (input.ndim == 2 or offsets is not None):
+        return _shaped(input, weight, offsets, include_last_offset, padding_idx, per_sample_weights)
     if input.ndim == 2:
         if offsets is not None:
             raise _C.ArgumentError(f"{name}: input has shape {list(input.shape)}, so that each row is a bag; expected no offsets")
@@ -67,20 +69,29 @@ def embedding_bag(
         return _product(weight, index, ends, mode, padding_idx, per_sample_weights)
     bag = ops.arange(bags, device=input.device).repeat_interleave(ends.diff())
     rows = embedding(index, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
-    used = None
-    if padding_idx is not None:
-        used = index != padding_idx % weight.shape[0]
-        rows, bag = rows[used], bag[used]
-    out = weight.new_zeros((bags, weight.shape[1]))
+    if padding_idx is not None:  # rows that are left out go to a bag of their own, so that vmap knows every shape
+        bag = ops.where(index == padding_idx % weight.shape[0], bags, bag)
+    out = weight.new_zeros((bags + 1, weight.shape[1]))
     if mode == "max":
-        return out.scatter_reduce(0, bag.unsqueeze(1).expand(-1, weight.shape[1]), rows, "amax", include_self=False)
+        return out.scatter_reduce(0, bag.unsqueeze(1).expand(-1, weight.shape[1]), rows, "amax", include_self=False)[:bags]
     if per_sample_weights is not None:
-        factors = per_sample_weights.reshape(-1)
-        rows = rows * (factors if used is None else factors[used]).unsqueeze(1)
-    out = out.index_add(0, bag, rows)
+        rows = rows * per_sample_weights.reshape(-1).unsqueeze(1)
+    out = out.index_add(0, bag, rows)[:bags]
     if mode == "sum":
         return out
-    return out / ops.bincount(bag, minlength=bags).clamp(min=1).to(out.dtype).unsqueeze(1)
+    counts = weight.new_zeros((bags + 1,)).index_add(0, bag, ops.ones_like(bag, dtype=weight.dtype))[:bags]
+    return out / counts.clamp(min=1).unsqueeze(1)
+
+
+def _shaped(
+    input: Tensor, weight: Tensor, offsets: Tensor | None, include_last: bool, padding_idx: int | None, factors: Tensor | None
+) -> Tensor:
+    """The bags of a weight on the meta device: a shape and a graph, for which no offset is read."""
+    rows = embedding(input.reshape(-1), weight, padding_idx)
+    if factors is not None:
+        rows = rows * factors.reshape(-1).unsqueeze(1)
+    bags = input.shape[0] if offsets is None else offsets.shape[0] - include_last
+    return rows.sum(0, keepdim=True).repeat(bags, 1)
 
 
 def _product(weight: Tensor, index: Tensor, ends: Tensor, mode: str, padding_idx: int | None, factors: Tensor | None) -> Tensor:

@@ -9,6 +9,7 @@ from flambeau._older import _BEYOND, _SAMPLING, conv_tbc
 from flambeau.compat._torch.overlay._jit_internal import boolean_dispatch
 from flambeau.compat._torch.overlay.nn import _reduction as _Reduction
 from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
+from flambeau.nn import grad
 from flambeau.nn.functional import linear
 from flambeau.nn.functional._multihead import _canonical_mask, _none_or_dtype
 from flambeau.nn.modules.utils import _pair, _single, _triple
@@ -22,7 +23,7 @@ from flambeau.overrides import (
 __all__: list[str] = []
 _private = (  # which programs take from here
     _Reduction, _canonical_mask, _none_or_dtype, _pair, _single, _triple, BroadcastingList1, BroadcastingList2, BroadcastingList3,
-    boolean_dispatch, conv_tbc, handle_torch_function, has_torch_function, has_torch_function_unary, has_torch_function_variadic,
+    boolean_dispatch, conv_tbc, grad, handle_torch_function, has_torch_function, has_torch_function_unary, has_torch_function_variadic,
 )  # fmt: skip
 
 GRID_SAMPLE_INTERPOLATION_MODES = {mode: i for i, mode in enumerate(_SAMPLING)}

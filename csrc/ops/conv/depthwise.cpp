@@ -1,0 +1,153 @@
+// Note [Depthwise volumes]
+// oneDNN makes columns of each channel's volume and multiplies them by a row of weights, so that most of the time goes into the columns. Here
+// a channel is copied once between borders of zeros, its columns apart by the phases of the stride,
+//
+//   x x x x x x, stride 2, padded        0 x x x | x x x 0        a tap reads `ow` elements in a row of one phase
+//
+// and each row of results is the sum of its taps' rows, kept in registers meanwhile. The data gradient is the same with its taps turned round
+// and a stride of 1 over dy, which is copied with zeros between its elements; the weight's is dot products of rows of dy with what each tap reads.
+// Channels are shared out among threads, and sums are in a fixed order: results do not depend on the number of threads.
+#include "ops/conv/depthwise.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "base/parallel.h"
+#include "ops/conv/direct.h"
+#include "ops/conv/shifted.h"
+
+namespace fl::conv {
+namespace {
+
+using Three = std::array<int64_t, 3>;
+
+Three three(const Dims& d, int from = 0) { return {d[from], d[from + 1], d[from + 2]}; }
+
+// Volumes of `in` elements between zeros, as results of size `out` read them. An element of an axis lies at `pad` + i * `apart`.
+struct Bordered {
+  Three in, out, taps, stride, dilation, pad, apart;
+  Three rows;      // of the buffer; the last axis by phases
+  int64_t phase;   // elements of a row of one phase
+  int64_t size;
+
+  Bordered(Three in_, Three out_, Three taps_, Three stride_, Three dilation_, Three pad_, Three apart_)
+      : in(in_), out(out_), taps(taps_), stride(stride_), dilation(dilation_), pad(pad_), apart(apart_) {
+    for (size_t a = 0; a < 3; ++a) rows[a] = (out[a] - 1) * stride[a] + dilation[a] * (taps[a] - 1) + 1;  // all that is read
+    phase = ceil_div(rows[2], stride[2]);
+    rows[2] = phase * stride[2];
+    size = rows[0] * rows[1] * rows[2] + kSlack;
+  }
+  int64_t place(int64_t column) const { return column % stride[2] * phase + column / stride[2]; }
+
+  void fill(const float* x, float* to) const {
+    std::memset(to, 0, sizeof(float) * static_cast<size_t>(size));
+    for (int64_t d = 0; d < in[0]; ++d) {
+      const int64_t at_d = pad[0] + d * apart[0];
+      if (at_d < 0 || at_d >= rows[0]) continue;
+      for (int64_t h = 0; h < in[1]; ++h) {
+        const int64_t at_h = pad[1] + h * apart[1];
+        if (at_h < 0 || at_h >= rows[1]) continue;
+        const float* from = x + (d * in[1] + h) * in[2];
+        float* row = to + (at_d * rows[1] + at_h) * rows[2];
+        const int64_t first = std::max<int64_t>(0, ceil_div(-pad[2], apart[2])), last = std::min(in[2], floor_div(rows[2] - 1 - pad[2], apart[2]) + 1);
+        if (stride[2] == 1 && apart[2] == 1) {
+          if (last > first) std::memcpy(row + pad[2] + first, from + first, sizeof(float) * static_cast<size_t>(last - first));
+        } else {
+          for (int64_t j = first; j < last; ++j) row[place(pad[2] + j * apart[2])] = from[j];
+        }
+      }
+    }
+  }
+  int64_t row(int64_t d, int64_t h) const { return (d * stride[0] * rows[1] + h * stride[1]) * rows[2]; }
+  std::vector<int64_t> offsets() const {
+    std::vector<int64_t> out_;
+    for (int64_t a = 0; a < taps[0]; ++a)
+      for (int64_t b = 0; b < taps[1]; ++b)
+        for (int64_t c = 0; c < taps[2]; ++c) out_.push_back((a * dilation[0] * rows[1] + b * dilation[1]) * rows[2] + place(c * dilation[2]));
+    return out_;
+  }
+};
+
+Bordered over_input(const onednn::ConvShape& s) {
+  return {three(s.x, 2), three(s.y, 2), three(s.w, 2), three(s.stride), three(s.dilation), three(s.padding), {1, 1, 1}};
+}
+
+// f(channel); `work` is that of one image's.
+template <class F>
+void over_channels(int64_t images, int64_t channels, int64_t work, F&& f) {
+  parallel_work(channels, images * work, 16384, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) f(c);
+  });
+}
+
+int64_t volume(const Three& t) { return t[0] * t[1] * t[2]; }
+
+}  // namespace
+
+bool is_depthwise_volume(const onednn::ConvShape& s, DType type) {
+  return type == DType::Float32 && s.x.size() == 5 && s.groups > 1 && s.w[1] == 1 && s.w[0] == s.groups;
+}
+
+void depthwise_forward(const onednn::ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+  const Bordered b = over_input(s);
+  const std::vector<int64_t> offsets = b.offsets();
+  const int64_t channels = s.groups, taps = volume(b.taps), in = volume(b.in), out = volume(b.out);
+  over_channels(s.x[0], channels, taps * out, [&](int64_t c) {
+    const Buffer<float> buffer(b.size);
+    const float first = bias.defined() ? bias.data<float>()[c] : 0.f;
+    for (int64_t n = 0; n < s.x[0]; ++n) {
+      b.fill(x.data<float>() + (n * channels + c) * in, buffer.data());
+      float* to = y.data<float>() + (n * channels + c) * out;
+      for (int64_t d = 0; d < b.out[0]; ++d)
+        for (int64_t h = 0; h < b.out[1]; ++h, to += b.out[2])
+          kernels::sum_taps_f32(b.out[2], w.data<float>() + c * taps, offsets.data(), taps, buffer.data() + b.row(d, h), first, to);
+    }
+  });
+}
+
+void depthwise_backward_data(const onednn::ConvShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx) {
+  Three pad{}, ones{1, 1, 1};
+  const Three taps_of = three(s.w, 2), dilation = three(s.dilation), padding = three(s.padding);
+  for (size_t a = 0; a < 3; ++a) pad[a] = dilation[a] * (taps_of[a] - 1) - padding[a];
+  const Bordered b(three(s.y, 2), three(s.x, 2), taps_of, ones, dilation, pad, three(s.stride));
+  const std::vector<int64_t> offsets = b.offsets();
+  const int64_t channels = s.groups, taps = volume(taps_of), in = volume(b.in), out = volume(b.out);
+  over_channels(s.x[0], channels, taps * out, [&](int64_t c) {
+    const Buffer<float> buffer(b.size), turned(taps);
+    std::reverse_copy(w.data<float>() + c * taps, w.data<float>() + (c + 1) * taps, turned.data());
+    for (int64_t n = 0; n < s.x[0]; ++n) {
+      b.fill(dy.data<float>() + (n * channels + c) * in, buffer.data());
+      float* to = dx.data<float>() + (n * channels + c) * out;
+      for (int64_t d = 0; d < b.out[0]; ++d)
+        for (int64_t h = 0; h < b.out[1]; ++h, to += b.out[2])
+          kernels::sum_taps_f32(b.out[2], turned.data(), offsets.data(), taps, buffer.data() + b.row(d, h), 0.f, to);
+    }
+  });
+}
+
+void depthwise_backward_weight(const onednn::ConvShape& s, const Tensor& dy, const Tensor& x, const Tensor& dw) {
+  const Bordered b = over_input(s);
+  const std::vector<int64_t> offsets = b.offsets();
+  const int64_t channels = s.groups, taps = volume(b.taps), in = volume(b.in), out = volume(b.out);
+  constexpr int64_t kLanes = 16;
+  over_channels(s.x[0], channels, taps * out, [&](int64_t c) {
+    const Buffer<float> buffer(b.size), lanes(taps * kLanes);
+    std::fill_n(lanes.data(), taps * kLanes, 0.f);
+    for (int64_t n = 0; n < s.x[0]; ++n) {
+      b.fill(x.data<float>() + (n * channels + c) * in, buffer.data());
+      const float* from = dy.data<float>() + (n * channels + c) * out;
+      for (int64_t d = 0; d < b.out[0]; ++d)
+        for (int64_t h = 0; h < b.out[1]; ++h, from += b.out[2])
+          kernels::add_products_f32(b.out[2], from, offsets.data(), taps, buffer.data() + b.row(d, h), lanes.data());
+    }
+    for (int64_t k = 0; k < taps; ++k) {
+      double sum = 0;
+      for (int64_t j = 0; j < kLanes; ++j) sum += static_cast<double>(lanes.data()[k * kLanes + j]);
+      dw.data<float>()[c * taps + k] = static_cast<float>(sum);
+    }
+  });
+}
+
+}  // namespace fl::conv

@@ -1,0 +1,1 @@
+"""What `torch.masked` has beside the names of `flambeau.masked`."""
