@@ -39,9 +39,9 @@ MODULES = (
     "flambeau.fx.passes.split_module", "flambeau.fx.passes.graph_drawer", "flambeau.fx.subgraph_rewriter", "flambeau.graph",
     "flambeau.engine", "flambeau.pipeline", "flambeau.pipeline.balance", "flambeau.pipeline.batchnorm", "flambeau.pipeline.skip",
     "flambeau.library", "flambeau.serialization", "flambeau.profiler", "flambeau.datasets", "flambeau.testing", "flambeau.overrides",
-    "flambeau.random", "flambeau.quasirandom", "flambeau.multiprocessing", "flambeau.futures", "flambeau.monitor", "flambeau.jit", "flambeau.hub",
-    "flambeau.ao.quantization", "flambeau.cuda", "flambeau.cpu", "flambeau.accelerator", "flambeau.distributed", "flambeau.export",
-    "flambeau.onnx", "flambeau.array_api", "flambeau.array_api.linalg", "flambeau.array_api.fft",
+    "flambeau.random", "flambeau.quasirandom", "flambeau.multiprocessing", "flambeau.futures", "flambeau.monitor", "flambeau.jit",
+    "flambeau.hub", "flambeau.ao.quantization", "flambeau.cuda", "flambeau.cpu", "flambeau.accelerator", "flambeau.distributed",
+    "flambeau.export", "flambeau.onnx", "flambeau.array_api", "flambeau.array_api.linalg", "flambeau.array_api.fft",
 )  # fmt: skip
 
 # Public modules without one, by what their names begin with.

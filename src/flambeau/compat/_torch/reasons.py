@@ -36,7 +36,9 @@ REASONS: dict[str, dict[str, str]] = {
     "masked.maskedtensor.binary": dict.fromkeys(
         ("BINARY_NAMES", "INPLACE_BINARY_NAMES", "NATIVE_BINARY_FNS", "NATIVE_INPLACE_BINARY_FNS"), _INSIDE
     ),
-    "masked.maskedtensor.reductions": dict.fromkeys(("NATIVE_REDUCE_FNS", "REDUCE_NAMES", "TENSOR_REDUCE_FNS", "TORCH_REDUCE_FNS"), _INSIDE),
+    "masked.maskedtensor.reductions": dict.fromkeys(
+        ("NATIVE_REDUCE_FNS", "REDUCE_NAMES", "TENSOR_REDUCE_FNS", "TORCH_REDUCE_FNS"), _INSIDE
+    ),
     "masked.maskedtensor.unary": dict.fromkeys(
         ("INPLACE_UNARY_NAMES", "NATIVE_INPLACE_UNARY_FNS", "NATIVE_UNARY_FNS", "UNARY_NAMES"), _INSIDE
     ),
