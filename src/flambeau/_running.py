@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ class Run:
         self._roots, self._inputs = roots, inputs
         self.notes: dict[object, Any] = {}  # of hooks
         self.at_end: list[Callable[[], Any]] = []  # called when it ends, with an error, too
+        self.over = False
         self._edges: set[tuple[Any, int]] | None = None
 
     def edges(self) -> set[tuple[Any, int]]:
@@ -54,8 +56,22 @@ class Run:
 
 
 class _Running(threading.local):
+    """The backwards of this thread, each held by its own call alone: one that Ctrl-C ended between two steps does not count as running."""
+
     def __init__(self) -> None:
-        self.stack: list[Run] = []
+        self._stack: list[weakref.ref[Run]] = []
+
+    def begin(self, run: Run) -> None:
+        self.innermost()
+        self._stack.append(weakref.ref(run))
+
+    def innermost(self) -> Run | None:
+        while self._stack:
+            run = self._stack[-1]()
+            if run is not None and not run.over:
+                return run
+            self._stack.pop()
+        return None
 
 
 _running = _Running()
@@ -70,7 +86,7 @@ def will_ask() -> None:
 
 def is_running() -> bool:
     """Whether a backward runs in this thread that began after `will_ask`."""
-    return bool(_running.stack)
+    return _running.innermost() is not None
 
 
 def innermost() -> Run:
@@ -79,12 +95,13 @@ def innermost() -> Run:
     Raises:
         RuntimeError: a pipeline runs it in two parts, or it began before the first such hook was registered.
     """
-    if not _running.stack:
+    run = _running.innermost()
+    if run is None:
         raise RuntimeError(
             "register_multi_grad_hook: this backward is one of a pipeline's in two parts, or began before the hook was registered; "
             "what it computes is not known"
         )
-    return _running.stack[-1]
+    return run
 
 
 def run_backward(
@@ -93,12 +110,11 @@ def run_backward(
     """`_C.run_backward`, of which hooks can ask what it computes."""
     if not _asked:
         return _C.run_backward(roots, grads, retain, create, inputs, accumulate, unused, leaf_hooks)
-    stack = _running.stack
     run = Run(roots, inputs)
-    stack.append(run)
     try:
+        _running.begin(run)
         return _C.run_backward(roots, grads, retain, create, inputs, accumulate, unused, leaf_hooks)
     finally:
-        stack.pop()
+        run.over = True
         for call in run.at_end:
             call()

@@ -6,7 +6,8 @@ import pytest
 from support.interrupts import interrupted_everywhere
 
 import flambeau as fl
-from flambeau import _C, nn
+from flambeau import _C, _running, nn
+from flambeau.autograd.graph import register_multi_grad_hook
 from flambeau.utils.checkpoint import checkpoint
 
 LAYER = nn.Linear(3, 3)
@@ -22,6 +23,13 @@ def within(region):
                 X * 2
 
     return run
+
+
+def asked_backward():
+    y = X * 2
+    handle = register_multi_grad_hook([y], lambda gradients: None)
+    y.sum().backward()
+    handle.remove()
 
 
 RUNS = {
@@ -49,6 +57,7 @@ RUNS = {
     "lazy": within(fl.lazy),
     "checkpoint": lambda: checkpoint(LAYER, X, use_reentrant=False).sum().backward(),
     "checkpoint, reentrant": lambda: checkpoint(LAYER, X, use_reentrant=True).sum().backward(),
+    "a backward that a hook asks for": asked_backward,
     "func.grad": lambda: fl.func.grad(lambda a: (a * a).sum())(fl.ones(3)),
     "func.vmap": lambda: fl.func.vmap(lambda a: a * 2)(fl.ones(3)),
     "func.jvp": lambda: fl.func.jvp(lambda a: a * 2, (fl.ones(3),), (fl.ones(3),)),
@@ -76,6 +85,7 @@ def state():
         "hooks": _C.saved_hooks(),
         "recorded": _C.graph.recording(),
         "draws": _C.draw_hook(),
+        "backward": _running.is_running(),
         "level": fl.autograd.forward_ad._current_level,
         "module": [id(t) for t in (*NORM.parameters(), *NORM.buffers())] + sorted(vars(NORM)),
         "random": fl.random.get_rng_state().tolist(),

@@ -73,3 +73,12 @@ def test_an_infinite_element_stays_with_its_taps_and_threads_change_nothing():
     for other in found[1:]:
         for a, b in zip(found[0], other):
             np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+
+
+def test_borders_that_are_far_larger_than_the_volume_take_no_memory():
+    far = 1 << 20
+    x, w = fl.ones(1, 2, 2, 2, 2, requires_grad=True), fl.ones(2, 1, 2, 2, 2, requires_grad=True)
+    y = F.conv3d(x, w, padding=far, dilation=2 * far, groups=2)
+    assert y.shape == (1, 2, 2, 2, 2) and not y.any()  # every tap is beside the volume
+    y.sum().backward()
+    assert not x.grad.any() and not w.grad.any()

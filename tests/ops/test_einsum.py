@@ -75,8 +75,8 @@ def test_tensordot_takes_a_tensor_of_dims():
     [
         (3, ValueError, r"dims = 3, but a has shape \[2, 3\] and b \[3, 2\]"),
         (-1, ValueError, "dims = -1"),
-        (([2], [0]), IndexError, "axis 2 of a, which has shape"),
-        (([0], [-3]), IndexError, "axis -3 of b, which has shape"),
+        (([2], [0]), IndexError, "axis = 2, but a has shape"),
+        (([0], [-3]), IndexError, "axis = -3, but b has shape"),
         (([0, 1], [0]), ValueError, "2 axes of a and 1 of b"),
         (([1, 1], [0, 0]), ValueError, "repeated"),
         (([0], [0]), fl.ShapeError, "different sizes"),

@@ -15,7 +15,7 @@ DELIBERATE = [
     Deliberate(r"expand.*raises here: .*more than one element of the written tensor", "what shares places is not written, not even zeros"),
     Deliberate(r"requires_grad_\(False\).*there: .a view of a leaf Variable", "a view counts as what its leaf is now"),
     Deliberate(r"c\.copy_\(b\).*stack\(\[a, c\]\).*\[1\] \[\[1.0, 1.0, 1.0\], \[1.0, 1.0, 1.0\]\] here, \[\[2.0", "leaves do not share the memory of .grad"),
-    Deliberate(r"class Pair.*register_full_backward.*parts\[-1:\].* here, list ", "a module whose outputs had no part in the loss: its hooks are not called"),
+    Deliberate(r"class Pair.*register_full_backward.*parts\[(-1:|:1)\].* here, list ", "a module whose outputs had no part in the loss, or none by its arguments: its hooks are not called"),
     Deliberate("no program for PyTorch: AttributeError..'NoneType' object has no attribute 'clone'", "a hook of the program that does not expect None"),
     Deliberate("there: .you can only change requires_grad flags of leaf variables", "to set what is already so is no error"),
     Deliberate("there: .Can.t detach views in-place", "a view may be detached in place"),

@@ -74,57 +74,59 @@ Bordered over_input(const onednn::ConvShape& s) {
   return {three(s.x, 2), three(s.y, 2), three(s.w, 2), three(s.stride), three(s.dilation), three(s.padding), {1, 1, 1}};
 }
 
-// f(channel); `work` is that of one image's.
+int64_t volume(const Three& t) { return t[0] * t[1] * t[2]; }
+
+// f(channel) for all channels, of which each of `images` takes one pass over its results for each tap.
 template <class F>
-void over_channels(int64_t images, int64_t channels, int64_t work, F&& f) {
-  parallel_work(channels, images * work, 16384, [&](int64_t begin, int64_t end) {
+void over_channels(const Bordered& b, int64_t images, int64_t channels, F&& f) {
+  parallel_work(channels, images * volume(b.taps) * volume(b.out), 16384, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) f(c);
   });
 }
 
-int64_t volume(const Three& t) { return t[0] * t[1] * t[2]; }
-
-}  // namespace
-
-bool is_depthwise_volume(const onednn::ConvShape& s, DType type) {
-  return type == DType::Float32 && s.x.size() == 5 && s.groups > 1 && s.w[1] == 1 && s.w[0] == s.groups;
-}
-
-void depthwise_forward(const onednn::ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
-  const Bordered b = over_input(s);
+// y = bias + the sums of what the taps read of x; `w` has the taps of each channel.
+void sum_up(const Bordered& b, int64_t images, int64_t channels, const Tensor& x, const float* w, const Tensor& bias, const Tensor& y) {
   const std::vector<int64_t> offsets = b.offsets();
-  const int64_t channels = s.groups, taps = volume(b.taps), in = volume(b.in), out = volume(b.out);
-  over_channels(s.x[0], channels, taps * out, [&](int64_t c) {
+  const int64_t taps = volume(b.taps), in = volume(b.in), out = volume(b.out);
+  over_channels(b, images, channels, [&](int64_t c) {
     const Buffer<float> buffer(b.size);
     const float first = bias.defined() ? bias.data<float>()[c] : 0.f;
-    for (int64_t n = 0; n < s.x[0]; ++n) {
+    for (int64_t n = 0; n < images; ++n) {
       b.fill(x.data<float>() + (n * channels + c) * in, buffer.data());
       float* to = y.data<float>() + (n * channels + c) * out;
       for (int64_t d = 0; d < b.out[0]; ++d)
         for (int64_t h = 0; h < b.out[1]; ++h, to += b.out[2])
-          kernels::sum_taps_f32(b.out[2], w.data<float>() + c * taps, offsets.data(), taps, buffer.data() + b.row(d, h), first, to);
+          kernels::sum_taps_f32(b.out[2], w + c * taps, offsets.data(), taps, buffer.data() + b.row(d, h), first, to);
     }
   });
 }
 
+}  // namespace
+
+bool is_depthwise_volume(const onednn::ConvShape& s, DType type) {
+  if (type != DType::Float32 || s.x.size() != 5 || s.groups < 2 || s.w[1] != 1 || s.w[0] != s.groups) return false;
+  double bordered = 1, given = 1, made = 1;  // far taps may leave little of a volume between borders that no memory has room for
+  for (int a = 0; a < 3; ++a) {
+    const double in = static_cast<double>(s.x[a + 2]), out = static_cast<double>(s.y[a + 2]), stride = static_cast<double>(s.stride[a]);
+    bordered *= std::max(in, out * stride) + static_cast<double>(s.dilation[a]) * static_cast<double>(s.w[a + 2] - 1);
+    given *= in, made *= out;
+  }
+  return bordered <= 16 * (given + made) + 65536;
+}
+
+void depthwise_forward(const onednn::ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+  sum_up(over_input(s), s.x[0], s.groups, x, w.data<float>(), bias, y);
+}
+
 void depthwise_backward_data(const onednn::ConvShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx) {
-  Three pad{}, ones{1, 1, 1};
-  const Three taps_of = three(s.w, 2), dilation = three(s.dilation), padding = three(s.padding);
-  for (size_t a = 0; a < 3; ++a) pad[a] = dilation[a] * (taps_of[a] - 1) - padding[a];
-  const Bordered b(three(s.y, 2), three(s.x, 2), taps_of, ones, dilation, pad, three(s.stride));
-  const std::vector<int64_t> offsets = b.offsets();
-  const int64_t channels = s.groups, taps = volume(taps_of), in = volume(b.in), out = volume(b.out);
-  over_channels(s.x[0], channels, taps * out, [&](int64_t c) {
-    const Buffer<float> buffer(b.size), turned(taps);
-    std::reverse_copy(w.data<float>() + c * taps, w.data<float>() + (c + 1) * taps, turned.data());
-    for (int64_t n = 0; n < s.x[0]; ++n) {
-      b.fill(dy.data<float>() + (n * channels + c) * in, buffer.data());
-      float* to = dx.data<float>() + (n * channels + c) * out;
-      for (int64_t d = 0; d < b.out[0]; ++d)
-        for (int64_t h = 0; h < b.out[1]; ++h, to += b.out[2])
-          kernels::sum_taps_f32(b.out[2], turned.data(), offsets.data(), taps, buffer.data() + b.row(d, h), 0.f, to);
-    }
-  });
+  const Three sizes = three(s.w, 2), dilation = three(s.dilation), padding = three(s.padding);
+  Three pad{};
+  for (size_t a = 0; a < 3; ++a) pad[a] = dilation[a] * (sizes[a] - 1) - padding[a];
+  const Bordered b(three(s.y, 2), three(s.x, 2), sizes, {1, 1, 1}, dilation, pad, three(s.stride));
+  const int64_t taps = volume(sizes);
+  const Buffer<float> turned(w.numel());
+  for (int64_t at = 0; at < w.numel(); at += taps) std::reverse_copy(w.data<float>() + at, w.data<float>() + at + taps, turned.data() + at);
+  sum_up(b, s.x[0], s.groups, dy, turned.data(), {}, dx);
 }
 
 void depthwise_backward_weight(const onednn::ConvShape& s, const Tensor& dy, const Tensor& x, const Tensor& dw) {
@@ -132,7 +134,7 @@ void depthwise_backward_weight(const onednn::ConvShape& s, const Tensor& dy, con
   const std::vector<int64_t> offsets = b.offsets();
   const int64_t channels = s.groups, taps = volume(b.taps), in = volume(b.in), out = volume(b.out);
   constexpr int64_t kLanes = 16;
-  over_channels(s.x[0], channels, taps * out, [&](int64_t c) {
+  over_channels(b, s.x[0], channels, [&](int64_t c) {
     const Buffer<float> buffer(b.size), lanes(taps * kLanes);
     std::fill_n(lanes.data(), taps * kLanes, 0.f);
     for (int64_t n = 0; n < s.x[0]; ++n) {
