@@ -223,7 +223,7 @@ void unfold_backward(const Tensor& g, IntList, int64_t dimension, int64_t size, 
   visit_any(y.dtype(), [&]<class T>(T) {
     T* const to = y.data<T>();
     const T* const from = g.data<T>();
-    parallel_work(outer * n, inner * ((size + step - 1) / step), 16384, [&](int64_t first, int64_t last) {
+    parallel_work(outer * n, inner * ((size - 1) / step + 1), 16384, [&](int64_t first, int64_t last) {
       for (int64_t o = first / n; o * n < last; ++o) {
         const int64_t begin = std::max<int64_t>(first - o * n, 0), end = std::min(last - o * n, n);
         for (int64_t w = begin < size ? 0 : (begin - size) / step + 1; w < windows && w * step < end; ++w) {
