@@ -5,9 +5,16 @@
 //   FL_SIMD_KERNEL(void, softmax_rows, const float* x, float* y, int64_t rows, int64_t n)
 //
 // which gives fl::kernels::softmax_rows, a pointer to the best version for this processor.
+//
+// Note [Nothing is made at load by kernels]
+// Whatever is not a constant is made when the library is loaded, on every processor, also in files that are compiled for instructions which it
+// lacks. So kernels know the versions of their own instruction set alone, and no pointers; their tables are `constinit`. A test looks at the
+// object files (tests/packaging/test_instruction_sets.py).
 #pragma once
 
-#ifndef FL_ISA
+#ifdef FL_ISA
+#define FL_ONE_ISA 1
+#else
 #define FL_ISA base
 #endif
 
@@ -30,7 +37,12 @@ F pick_isa(F base, F v3, F v4) {
 }  // namespace fl
 
 // FL_HAS_BASE, FL_HAS_V3 and FL_HAS_V4 come from the build: which versions exist.
-#if FL_HAS_V3 && FL_HAS_V4 && FL_HAS_BASE
+#if FL_ONE_ISA
+#define FL_SIMD_KERNEL(ret, name, ...)       \
+  namespace fl::kernels {                    \
+  namespace FL_ISA { ret name(__VA_ARGS__); } \
+  }
+#elif FL_HAS_V3 && FL_HAS_V4 && FL_HAS_BASE
 #define FL_SIMD_KERNEL(ret, name, ...)                                                    \
   namespace fl::kernels {                                                                 \
   namespace base { ret name(__VA_ARGS__); }                                               \

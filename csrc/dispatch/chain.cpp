@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/parallel.h"
@@ -190,29 +191,34 @@ class Walk {
     Group& group = groups_.emplace_back();
     group.program.reserve(static_cast<size_t>(6 * (end - first) + 1));
     const RegisterEnds ends = kernels::register_ends();
-    // `to` is to read an operand of step s, which comes next in the program, as its k-th one; returns the type that it finds: float, or for a load any.
-    auto read = [&](RegisterStep& to, int k, int s, int operand_index, bool load) {
+    // `to` is to read an operand of step s, which comes next in the program, as its k-th one, in the wanted type: that which lies_as() says, or float.
+    auto read = [&](RegisterStep& to, int k, int s, int operand_index, DType wanted) {
       const Source& source = steps_[static_cast<size_t>(s)].in[static_cast<size_t>(operand_index)];
       if (char* const ready = fixed_[static_cast<size_t>(s)][static_cast<size_t>(operand_index)]) {
         to.in[k] = ready;
-        return DType::Float32;
+        return;
       }
       to.keep[k] = -1;
       const bool value = source.kind == Source::Value;
       const DType type = value ? steps_[static_cast<size_t>(source.index)].result : operand(source).dtype;
       if (value && source.index >= first && type != DType::Float32) {
         to.in[k] = floats_[static_cast<size_t>(source.index)];
-        return DType::Float32;
-      }
-      if ((value || operand(source).flat) && (type == DType::Float32 || (load && RegisterEnds::takes(type)))) {
+      } else if ((value || operand(source).flat) && type == wanted) {
         if (value && !plan_.straight[static_cast<size_t>(source.index)]) to.in[k] = slot(source.index);
         else group.moving.push_back({group.program.size(), k, value ? &stored(source.index) : &operand(source)});
-        return type;
+      } else {
+        char* const room = take(kTile * sizeof(float));
+        to.in[k] = room;
+        group.ready.push_back({source, room});
       }
-      char* const room = take(kTile * sizeof(float));
-      to.in[k] = room;
-      group.ready.push_back({source, room});
-      return DType::Float32;
+    };
+    // What read() finds where anything is wanted that registers take.
+    auto lies_as = [&](int s, int operand_index) {
+      const Source& source = steps_[static_cast<size_t>(s)].in[static_cast<size_t>(operand_index)];
+      const bool value = source.kind == Source::Value;
+      if (fixed_[static_cast<size_t>(s)][static_cast<size_t>(operand_index)] || (value && source.index >= first)) return DType::Float32;
+      const DType type = value ? steps_[static_cast<size_t>(source.index)].result : operand(source).dtype;
+      return (value || operand(source).flat) && RegisterEnds::takes(type) ? type : DType::Float32;
     };
     for (int s = first; s < end; ++s) {
       const ChainStep& step = steps_[static_cast<size_t>(s)];
@@ -220,18 +226,24 @@ class Walk {
       if (held < 0) {
         held = 0;
         RegisterStep load;
-        load.run = ends.of(read(load, 0, s, 0, true)).load;
+        const DType type = lies_as(s, 0);
+        read(load, 0, s, 0, type);
+        load.run = ends.of(type).load;
         group.program.push_back(load);
       }
       RegisterStep run;
-      run.run = step.loops.registers->by[held];
+      std::optional<DType> type;  // of what the step reads
+      for (int k = 0; k < step.n; ++k)
+        if (k != held) type = !type || *type == lies_as(s, k) ? lies_as(s, k) : DType::Float32;
+      if (type) run.run = step.loops.registers->of(register_type(*type), held);
+      if (!run.run) run.run = step.loops.registers->of(0, held), type = DType::Float32;
       for (size_t k = 0; k < step.params.size(); ++k) run.numbers[k] = step.params[k].as<float>();
       if (held == 0 && step.loops.registers->single && plan_.by_number(step)) {
         const float number = step.loops.registers->number(*reinterpret_cast<const float*>(fixed_[static_cast<size_t>(s)][static_cast<size_t>(step.n - 1)]));
-        if (number != 0) run.run = step.loops.registers->single, run.numbers[0] = number;
+        if (number != 0) run.run = step.loops.registers->single(), run.numbers[0] = number;
       }
       for (int k = 0; k < step.n; ++k)
-        if (k != held) read(run, k, s, k, false);
+        if (k != held) read(run, k, s, k, *type);
       group.program.push_back(run);
       auto write = [&](RegisterStep::Run how, const PlannedOperand* moving, char* to) {
         RegisterStep store;
@@ -243,7 +255,7 @@ class Walk {
       const RegisterEnds::Memory& memory = ends.of(step.result);
       const bool narrow = step.result != DType::Float32, inside = plan_.read[static_cast<size_t>(s)] & ChainPlan::kInside;
       if (narrow) group.program.emplace_back().run = memory.round;
-      if (narrow && inside) write(ends.floats.store, nullptr, floats_[static_cast<size_t>(s)] = take(kTile * sizeof(float)));
+      if (narrow && inside) write(ends.of(DType::Float32).store, nullptr, floats_[static_cast<size_t>(s)] = take(kTile * sizeof(float)));
       if (step.store >= 0 && stored(s).stream && begins_a_vector(stored(s), ends)) {
         write(memory.stream, &stored(s), nullptr);
         streamed_[static_cast<size_t>(s)] = true;

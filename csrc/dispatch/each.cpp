@@ -196,29 +196,37 @@ void run_registers(const Nest& nest, const RegisterRuns& registers, int64_t begi
   Scratch s;
   const RegisterEnds ends = kernels::register_ends();
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
-  int held = 1;  // a load widens it; what else has 16 bits is widened into tiles
+  int held = 1;  // a load widens it
   while (held < nest.n && (nest.op[held].constant || nest.op[held].item != 2)) ++held;
   if (held == nest.n) held = 1;
   RegisterStep program[4];
   auto& [load, run, store, stop] = program;
+  int type = -1;  // of what the step reads; where that differs it reads floats, and what has 16 bits is widened into tiles
+  for (int k = 1; k < nest.n; ++k) {
+    if (k == held) continue;
+    const int here = nest.op[k].constant ? 0 : register_type(nest.op[k].dtype);
+    type = type < 0 || type == here ? here : 0;
+  }
+  if (type < 0 || !registers.of(type, held - 1)) type = 0;
+  const auto widened = [type](const Operand& o) { return o.item == 2 && type == 0; };
   bool tiles = false;
   for (int k = 1; k < nest.n; ++k) {
     const Operand& o = nest.op[k];
     RegisterStep& reads = k == held ? load : run;
     const int at = k == held ? 0 : k - 1;
     if (!o.constant) reads.keep[at] = -1;
-    if (!o.constant && (k == held || o.item == 4)) continue;  // in its place
+    if (!o.constant && (k == held || !widened(o))) continue;  // in its place
     reads.in[at] = s.tile[k];
     if (o.constant) fill_tile(o, s.tile[k], o.data, ends.block / kFloat);
     else tiles = true;
   }
-  load.run = nest.op[held].constant ? ends.floats.load : ends.of(nest.op[held].dtype).load;
-  run.run = registers.by[held - 1];
+  load.run = ends.of(nest.op[held].constant ? DType::Float32 : nest.op[held].dtype).load;
+  run.run = registers.of(type, held - 1);
   for (int k = 0; k < registers.numbers; ++k) run.numbers[k] = nest.params[k].as<float>();
   if (held == 1 && registers.single && nest.single == nest.n - 1) {
     float last;
     std::memcpy(&last, run.in[nest.single - 1], sizeof(last));
-    if (const float number = registers.number(last); number != 0) run.run = registers.single, run.numbers[0] = number;
+    if (const float number = registers.number(last); number != 0) run.run = registers.single(), run.numbers[0] = number;
   }
   const Operand& out = nest.op[0];
   const int64_t vector = ends.vector / kFloat * out.item;
@@ -232,7 +240,7 @@ void run_registers(const Nest& nest, const RegisterRuns& registers, int64_t begi
       if (o.constant) continue;
       char* const from = o.data + i * o.item;
       if (k == held) load.in[0] = from;
-      else if (o.item == 4) run.in[k - 1] = from;
+      else if (!widened(o)) run.in[k - 1] = from;
       else convert_elements(s.tile[k], DType::Float32, from, o.dtype, piece);
     }
     store.out = out.data + i * out.item;

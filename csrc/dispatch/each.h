@@ -55,7 +55,7 @@ struct EachKernel {
                   : compute == DType::Complex64 ? 5
                   : is_complex(compute)         ? 6
                                                 : 4;
-    return {all[i], single[i], first[i], bool_out, compute == DType::Float32 && registers.by[0] ? &registers : nullptr,
+    return {all[i], single[i], first[i], bool_out, compute == DType::Float32 && registers.of ? &registers : nullptr,
             compute == DType::Float32 ? half_bits : nullptr};
   }
 };

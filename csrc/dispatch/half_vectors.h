@@ -49,7 +49,7 @@ Vector widened(const char* from) {
 template <class S>
 using Narrow = std::conditional_t<std::is_same_v<S, float>, Vector, HalfVector>;
 
-Bits bfloat_bits(Vector v) {
+inline Bits bfloat_bits(Vector v) {
   const Bits u = reinterpret_cast<Bits>(v), nan = (u >> 16) | 0x40, rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
   return v == v ? rounded : nan;
 }
@@ -81,7 +81,7 @@ Narrow<S> narrowed(Vector v) {
 #endif
 #if defined(__AVX512BW__)
 using BFloatPair = __m512i;
-BFloatPair bfloat_pair(Vector a, Vector b) {
+inline BFloatPair bfloat_pair(Vector a, Vector b) {
   const auto rounded = [](Vector v) {
     const Bits u = reinterpret_cast<Bits>(v);
     return reinterpret_cast<__m512i>(u + 0x7fff + ((u >> 16) & 1));
@@ -91,10 +91,10 @@ BFloatPair bfloat_pair(Vector a, Vector b) {
   return _mm512_permutex2var_epi16(rounded(a), _mm512_load_si512(kHigher), rounded(b));
 }
 
-bool no_nan(Vector a, Vector b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) == 0; }
+inline bool no_nan(Vector a, Vector b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) == 0; }
 #elif defined(__AVX2__)
 using BFloatPair = __m256i;
-BFloatPair bfloat_pair(Vector a, Vector b) {
+inline BFloatPair bfloat_pair(Vector a, Vector b) {
   const auto rounded = [](Vector v) {
     const Bits u = reinterpret_cast<Bits>(v);
     return reinterpret_cast<__m256i>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
@@ -102,7 +102,7 @@ BFloatPair bfloat_pair(Vector a, Vector b) {
   return _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded(a), rounded(b)), 0xd8);  // packed within halves of 128 bits
 }
 
-bool no_nan(Vector a, Vector b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)) == 0; }
+inline bool no_nan(Vector a, Vector b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)) == 0; }
 #endif
 
 }  // namespace

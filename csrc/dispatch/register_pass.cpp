@@ -71,7 +71,7 @@ bool RegisterPass::build(const Chain& chain) {
   };
   const auto write = [&](int operand, char* to) {
     RegisterStep store;
-    store.run = ends.floats.store;
+    store.run = ends.of(DType::Float32).store;
     store.out = to;
     if (operand >= 0) {
       moving_.push_back({program_.size(), -1, operand});
@@ -85,18 +85,18 @@ bool RegisterPass::build(const Chain& chain) {
     if (held < 0) {
       held = 0;
       RegisterStep load;
-      load.run = ends.floats.load;
+      load.run = ends.of(DType::Float32).load;
       read(load, 0, s, 0);
       program_.push_back(load);
     }
     RegisterStep run;
-    run.run = step.loops.registers->by[held];
+    run.run = step.loops.registers->of(0, held);
     for (size_t k = 0; k < step.params.size(); ++k) run.numbers[k] = step.params[k].as<float>();
     const ChainStep::Source& last = step.in[static_cast<size_t>(step.n - 1)];
     if (held == 0 && step.loops.registers->single && step.loops.single && last.kind == ChainStep::Source::Number) {
       float number;
       std::memcpy(&number, last.number, sizeof number);
-      if (const float better = step.loops.registers->number(number); better != 0) run.run = step.loops.registers->single, run.numbers[0] = better;
+      if (const float better = step.loops.registers->number(number); better != 0) run.run = step.loops.registers->single(), run.numbers[0] = better;
     }
     for (int k = 0; k < step.n; ++k)
       if (k != held) read(run, k, s, k);

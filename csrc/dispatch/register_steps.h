@@ -37,6 +37,10 @@ inline Vector load_vector(const char* from) {
   std::memcpy(&v, from, kVector);
   return v;
 }
-inline const char* read_at(const RegisterStep* step, int k, int64_t at) { return step->in[k] + (at & step->keep[k]); }
+// Where the elements of a type lie that stand `at` bytes of floats behind the first.
+template <class S>
+constexpr int64_t bytes_of(int64_t at) { return at >> (sizeof(S) == 2 ? 1 : 0); }
+template <class S>
+const char* read_at(const RegisterStep* step, int k, int64_t at) { return step->in[k] + (bytes_of<S>(at) & step->keep[k]); }
 
 }  // namespace fl::kernels::FL_ISA

@@ -7,7 +7,8 @@
 //
 //     load --> mul --> add --> store --> end        for each block of eight vectors
 //
-// A step computes in float, has one operand in the registers and reads the others from memory. The expression is that of the op's tile loop.
+// A step computes in float, has one operand in the registers and reads the others from memory, which are all float or all 16-bit floats of one kind. The expression
+// is that of the op's tile loop.
 #pragma once
 
 #include <cstdint>
@@ -27,28 +28,33 @@ struct RegisterStep {
   float numbers[kNumbers] = {};     // the op's parameters
 };
 
-// The steps of one op: by which of its operands is in the registers. Null: it has no such step.
+// What memory may hold that is floats in registers.
+constexpr int kRegisterTypes = 3;
+constexpr int register_type(DType t) { return t == DType::Float32 ? 0 : t == DType::BFloat16 ? 1 : t == DType::Float16 ? 2 : -1; }
+
+// The steps of one op.
 struct RegisterRuns {
-  RegisterStep::Run by[RegisterStep::kInputs];
-  int numbers;                      // how many parameters it has
-  RegisterStep::Run single;         // the last operand is a number for which there is a better expression, by numbers[0]
-  float (*number)(float last);      // what that is; 0: there is none for this one
+  // By what the operands hold that it reads from memory (register_type) and by which operand is in the registers, of which all have a step that
+  // reads float. Null: there is none.
+  RegisterStep::Run (*of)(int type, int held);  // null: the op has no steps
+  int numbers;                                  // how many parameters it has
+  RegisterStep::Run (*single)();                // the last operand is a number for which there is a better expression, by numbers[0]
+  float (*number)(float last);                  // what that is; 0: there is none for this one
 };
 
 // What begins and ends a program of steps.
 struct RegisterEnds {
-  // Of memory that holds float, bfloat16 or float16; the latter two are floats in registers.
   struct Memory {
     RegisterStep::Run load, store, stream;  // `stream` wants results that begin at a whole vector of floats, or half of one of 16 bits
     RegisterStep::Run round;                // to what memory would hold
   };
-  Memory floats, bfloats, halves;
+  Memory memory[kRegisterTypes];
   RegisterStep::Run end;
   int64_t block;                            // bytes of floats
   int64_t vector;
 
-  static bool takes(DType t) { return t == DType::Float32 || t == DType::BFloat16 || t == DType::Float16; }
-  const Memory& of(DType t) const { return t == DType::Float32 ? floats : t == DType::BFloat16 ? bfloats : halves; }
+  static bool takes(DType t) { return register_type(t) >= 0; }
+  const Memory& of(DType t) const { return memory[register_type(t)]; }
 };
 
 }  // namespace fl

@@ -6,10 +6,6 @@
 namespace fl::kernels::FL_ISA {
 namespace {
 
-// Where the elements of a type lie that stand `at` bytes of floats behind the first.
-template <class S>
-constexpr int64_t bytes_of(int64_t at) { return at >> (sizeof(S) == 2 ? 1 : 0); }
-
 // Past the caches.
 template <class V>
 void stream_vector(char* to, V v) {
@@ -28,7 +24,7 @@ void stream_vector(char* to, V v) {
 template <class S>
 struct Memory {
   static void load(FL_REGISTERS) {
-    const char* const from = step_->in[0] + (bytes_of<S>(at_) & step_->keep[0]);
+    const char* const from = read_at<S>(step_, 0, at_);
 #define FL_LOAD(v, k) widened<S>(from + bytes_of<S>(k))
     FL_EACH_REGISTER(FL_LOAD);
 #undef FL_LOAD
@@ -78,7 +74,7 @@ void end(FL_REGISTERS) {}
 }  // namespace
 
 RegisterEnds register_ends() {
-  return {Memory<float>::runs(), Memory<BFloat16>::runs(), Memory<Float16>::runs(), opaque(end), 8 * kVector, kVector};
+  return {{Memory<float>::runs(), Memory<BFloat16>::runs(), Memory<Float16>::runs()}, opaque(end), 8 * kVector, kVector};
 }
 
 void run_registers(const RegisterStep* steps, int64_t bytes) {

@@ -32,4 +32,9 @@ inline void sparse_positions(const char* op, const Tensor& row, int64_t rows) {
     raise<ShapeError>(op, ": row is ", row.dtype(), " ", row.sizes(), ", rows = ", rows, "; expected int64 [elements] and rows >= 0");
 }
 
+inline void sparse_indices(const char* op, const Tensor& indices, IntList shape) {
+  if (indices.dtype() != DType::Int64 || indices.ndim() != 2 || indices.size(0) != static_cast<int64_t>(shape.size()))
+    raise<ShapeError>(op, ": indices are ", indices.dtype(), " ", indices.sizes(), ", shape = ", shape, "; expected int64 [axes, places] and a size for each axis");
+}
+
 }  // namespace fl::check

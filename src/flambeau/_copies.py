@@ -9,6 +9,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import no_such_axis
+from flambeau._info import whole_number
 from flambeau._out import takes_out
 from flambeau._spelled import spelled
 
@@ -90,11 +91,15 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     Raises:
         ArgumentError: p <= 0 or maxnorm < 0.
     """
-    if isinstance(p, complex) or p <= 0 or maxnorm < 0:
+    if isinstance(p, complex) or not p > 0 or not maxnorm >= 0:
         raise _C.ArgumentError(f"renorm: p = {p}, maxnorm = {maxnorm}; expected p > 0 and maxnorm >= 0")
     if input.ndim < 2:
         raise _C.ShapeError(f"renorm: input has shape {list(input.shape)}; expected at least two axes")
-    others = [i for i in range(input.ndim) if i != dim % input.ndim]
+    axis = whole_number("renorm", "dim", dim)
+    if not -input.ndim <= axis < input.ndim:
+        raise no_such_axis("renorm", "dim", axis, input.shape)
+    axis %= input.ndim
+    others = [i for i in range(input.ndim) if i != axis]
     norms = ops.norm(input, p, others, keepdim=True)
     return input * ops.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
 

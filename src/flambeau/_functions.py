@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, overload
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import no_such_axis
-from flambeau._info import element_type
+from flambeau._info import element_type, whole_number
 from flambeau._no_tensor import explained
 from flambeau._out import takes_out
 from flambeau._spelled import spelled
@@ -323,8 +323,12 @@ def unique_consecutive(input: Tensor, return_inverse: bool = ..., return_counts:
 
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
     """`unique` of neighbours only: each run of equal elements gives one."""
-    if dim is not None and input.ndim != 1:
-        return _unique_slices(input, return_inverse, return_counts, dim, neighbours=True)
+    if dim is not None:
+        dim = whole_number("unique_consecutive", "dim", dim)
+        if input.ndim != 1:
+            return _unique_slices(input, return_inverse, return_counts, dim, neighbours=True)
+        if not -1 <= dim < 1:
+            raise no_such_axis("unique_consecutive", "dim", dim, input.shape)
     values, inverse, counts = ops.unique_runs(input, return_inverse, return_counts)
     return _chosen(values, inverse, counts, return_inverse, return_counts)
 
@@ -583,7 +587,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
             raise no_such_axis("rot90", "an axis of dims", d, input.shape)
     if i % input.ndim == j % input.ndim:
         raise _C.ArgumentError(f"rot90: dims = {[i, j]}; expected two different axes")
-    k %= 4
+    k = whole_number("rot90", "k", k) % 4
     if k == 0:
         return input.clone()
     if k == 2:

@@ -9,7 +9,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import AssertedShapeError
-from flambeau._info import finfo
+from flambeau._info import finfo, whole_number
 from flambeau._memory_format import strided
 from flambeau.autograd import is_grad_enabled, no_grad
 from flambeau.linalg import cholesky, eigh, solve_triangular
@@ -70,7 +70,7 @@ def lobpcg(
     first = largest is None or largest
     if is_grad_enabled() and any(part is not None and part.requires_grad for part in (A, B)):
         return _all_pairs(A, B, k, first)
-    limit = MOST_ITERATIONS if niter is None else niter
+    limit = MOST_ITERATIONS if niter is None else whole_number("lobpcg", "niter", niter)
     small = finfo(A.dtype).eps ** 0.5 if tol is None else tol
     with no_grad():
         guess = ops.randn((*A.shape[:-1], n), dtype=A.dtype, device=A.device) if X is None else X

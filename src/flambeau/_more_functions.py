@@ -255,8 +255,8 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     if indices.is_floating_point() or indices.dtype is _C.bool:
         raise _C.DTypeError(f"unravel_index: indices are {indices.dtype}; expected integers")
     sizes = [int(shape)] if isinstance(shape, (int, Integral)) else [int(s) for s in shape]
-    if any(s < 0 for s in sizes):
-        raise _C.ArgumentError(f"unravel_index: shape = {sizes}; expected no negative size")
+    if any(s < 0 or (s == 0 and indices.numel()) for s in sizes):
+        raise _C.ArgumentError(f"unravel_index: shape = {sizes}; expected sizes above 0 (or, without indices, no negative ones)")
     found: list[Tensor] = []
     rest = indices.to(_C.int64)
     for size in reversed(sizes):

@@ -151,6 +151,8 @@ def istft(
         )
     if half and return_complex:
         raise _C.ArgumentError("istft: return_complex with onesided frequencies, whose signal is real; expected onesided=False")
+    if length is not None and length < 1:
+        raise _C.ArgumentError(f"istft: length = {length}; expected at least 1")
     if window is None:
         warn("istft: a window was not provided. A rectangular window will be applied. Please provide the same window used by stft")
     factors, _ = _window("istft", window, n_fft, win_length, frames)

@@ -1585,6 +1585,12 @@ def sort(input: Tensor, dim: _int = ..., descending: _bool = ..., stable: _bool 
     """x in order along dim, and where each element was. (x is `input`.) Gradients: `input`."""
 def sparse_compress(input: Tensor, rows: _int, *, out: Tensor | None = ...) -> Tensor:
     """Where each row begins among ascending rows: crow [rows + 1]. (row is `input`.)"""
+@overload
+def sparse_merging(input: Tensor, *shape: _int, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
+    """The places in row-major order, each once; and where all differ which one each was, else which of them each one became."""
+@overload
+def sparse_merging(input: Tensor, shape: Sequence[_int] | _int, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
+    """The places in row-major order, each once; and where all differ which one each was, else which of them each one became."""
 def sparse_mm(input: Tensor, col: Tensor, values: Tensor, dense: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """The product of a sparse matrix [m, n] and a dense one [n, k]. Gradients: `values`, `dense`."""
 @overload

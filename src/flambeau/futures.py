@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -29,7 +30,8 @@ class Future(Generic[T]):
 
     def __init__(self, *, devices: Any = None) -> None:
         self._inner: concurrent.futures.Future[T] = concurrent.futures.Future()
-        self._ended: dict[int, BaseException] = {}  # by thread, what its callbacks want to end it by
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[Future[T]], Any]] | None = []  # None once they are called: they may hold this future
 
     def done(self) -> bool:
         """Whether there is a value or an exception."""
@@ -72,37 +74,44 @@ class Future(Generic[T]):
             do()
         except concurrent.futures.InvalidStateError:
             raise RuntimeError("Future: a result was set before; expected one") from None
-        self._end()
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks or [], None
+        self._call(callbacks)
 
-    def _end(self) -> None:
-        """Raises what a callback ended this thread by, now that all of them have been called."""
-        if error := self._ended.pop(threading.get_ident(), None):
-            raise error
+    def _call(self, callbacks: Sequence[Callable[[Future[T]], Any]]) -> None:
+        """Calls all of them, and then raises what one of them ended this thread by."""
+        ended = None
+        for callback in callbacks:
+            try:
+                callback(self)
+            except Exception:
+                logging.getLogger(__name__).exception("exception calling callback for %r", self)
+            except BaseException as error:
+                ended = error
+        try:
+            if ended is not None:
+                raise ended
+        finally:
+            del ended  # it holds this frame
 
     def add_done_callback(self, callback: Callable[[Future[T]], Any]) -> None:
         """Calls `callback(self)` when it is done, on the thread that makes it so; at once if it is.
 
         What it raises is logged; only a KeyboardInterrupt, a SystemExit and their like are raised on that thread, after the others.
         """
-
-        def run(_: Any) -> None:
-            try:
-                callback(self)
-            except Exception:
-                raise  # concurrent.futures logs it
-            except BaseException as error:  # from here it would take the callbacks that wait along
-                self._ended[threading.get_ident()] = error
-
-        self._inner.add_done_callback(run)
-        self._end()
+        with self._lock:
+            if self._callbacks is not None:
+                self._callbacks.append(callback)
+                return
+        self._call([callback])
 
     def then(self, callback: Callable[[Future[T]], Any]) -> Future[Any]:
         """A future of what `callback(self)` returns, or raises, when this is done."""
         after: Future[Any] = Future()
 
-        def run(_: Any) -> None:
+        def run(before: Future[T]) -> None:
             try:
-                result = callback(self)
+                result = callback(before)
             except BaseException as error:
                 after.set_exception(error)
                 if not isinstance(error, Exception):

@@ -201,9 +201,45 @@ def averaged():
     mean(fl.ones(1, 3))
 
 
+def scaled_losses():
+    scaler, net = fl.amp.GradScaler("cpu"), nn.Linear(3, 2)
+    optimizer = optim.SGD(net.parameters(), lr=0.1)
+    first, (second,) = scaler.scale([net(fl.ones(1, 3)).sum(), [net(fl.ones(2, 3)).sum()]])
+    (first + second).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    list(scaler.scale(iter([fl.ones(2)])))
+
+
+def lazy_layers():
+    copy.deepcopy(nn.LazyLinear(3))
+    with pytest.raises(fl.ShapeError):
+        nn.LazyConv2d(2, 3)(fl.ones(3, 3))
+
+
+def loading_hooks():
+    net = train()
+    net.register_load_state_dict_pre_hook(lambda module, *rest: module.train())
+    net[0].register_load_state_dict_post_hook(lambda module, keys: None)
+    net.register_state_dict_pre_hook(lambda module, *rest: None)
+    twin = copy.deepcopy(net)
+    twin.load_state_dict(net.state_dict())
+
+
+def futures():
+    first, never = fl.futures.Future(), fl.futures.Future()
+    doubled = first.then(lambda f: f.wait() * 2)
+    together = fl.futures.collect_all([first, doubled])
+    never.value_of = fl.ones(3)
+    never.then(lambda f: f.wait())
+    first.set_result(fl.ones(3))
+    assert together.wait()[1].wait().sum() == 6
+
+
 PROGRAMS = [
     train, in_modes, in_autocast, in_a_failing_autocast, in_a_profile, checkpointed, a_failing_checkpoint, a_failing_backward,
     module_hooks, retained, files, a_failing_file, arrays, gradients_of_gradients, clipped_and_scaled, normed, averaged,
+    scaled_losses, lazy_layers, loading_hooks, futures,
 ]  # fmt: skip
 
 

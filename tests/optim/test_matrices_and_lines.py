@@ -5,6 +5,7 @@ import pytest
 
 import flambeau as fl
 from flambeau import nn, optim
+from flambeau.optim.lbfgs import Point, strong_wolfe
 from flambeau.optim.matrices import _orthogonal
 
 
@@ -167,3 +168,32 @@ def test_lbfgs_searches_on_where_nothing_is_too_small_a_change():
 
     assert optimizer.step(closure).item() == pytest.approx(2.2)
     assert closure().item() < 2.2
+
+
+@pytest.mark.parametrize(
+    "start, change, iterations, calls",
+    [([1.0], 0.0, 2, 33), ([1.0], 1e-2, 2, 33), ([-1.2, 0.7], 0.0, 5, 43), ([-1.2, 0.7], 1e-2, 3, 10), ([0.9, 2.0], 0.0, 3, 34)],
+)  # PyTorch's numbers
+def test_lbfgs_ends_a_search_where_its_ends_are_one_whatever_tolerance_change_is(start, change, iterations, calls):
+    """Along lines that have a kink: the next length is as far as may be, and `tolerance_change` is not for searches."""
+    x = fl.tensor(start, dtype=fl.float64, requires_grad=True)
+    steep = fl.arange(1.0, 1 + len(start), dtype=fl.float64)
+    options = {"max_iter": 50, "max_eval": 1000, "tolerance_grad": 0.0, "tolerance_change": change}
+    optimizer = optim.LBFGS([x], line_search_fn="strong_wolfe", **options)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (steep * (x - 0.3).abs()).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert (optimizer.state[x]["n_iter"], optimizer.state[x]["func_evals"]) == (iterations, calls)
+
+
+def test_of_equal_losses_the_end_that_was_first_is_the_lower_one():
+    def at(t):
+        return Point(t, 0.5, None, 1.0 if t == 1 else -1.0)
+
+    point, calls = strong_wolfe(at, Point(0.0, 1.0, None, -1.0), 1.0, 1.0, 1e-9, 1)
+    assert (point.t, calls) == (pytest.approx(0.76759188), 2)

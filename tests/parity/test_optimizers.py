@@ -11,6 +11,7 @@ import flambeau as fl
 LBFGS = [
     {}, {"lr": 0.1}, {"line_search_fn": "strong_wolfe"}, {"line_search_fn": "strong_wolfe", "history_size": 3, "max_iter": 7}, {"max_iter": 5, "history_size": 2, "lr": 0.3},
     {"line_search_fn": "strong_wolfe", "lr": 20.0}, {"line_search_fn": "strong_wolfe", "lr": 1e-3, "max_eval": 6}, {"tolerance_grad": 0.1, "lr": 0.3}, {"tolerance_change": 1e-2, "lr": 0.3}, {"max_iter": 1},
+    {"line_search_fn": "strong_wolfe", "tolerance_change": 0.0}, {"line_search_fn": "strong_wolfe", "tolerance_change": 1e-2},
 ]  # fmt: skip
 
 

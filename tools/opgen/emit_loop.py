@@ -104,7 +104,7 @@ def each_loop(op: Op, registers: str) -> list[str]:
     loops += f", {{{cells(', 1')}}}" if single and op.get("first") else ", {}"
     out.append(f"extern const EachKernel table_{op.ident};")
     narrow = {"ints": "Bytes::Ints", "all": "Bytes::All", "bits": "Bytes::Bits"}.get(str(op.get("bytes")), "Bytes::None")
-    out.append(f"const EachKernel table_{op.ident} = {{{loops}, {boolean}, {narrow}, {registers}{', ' + halves if halves else ''}}};")
+    out.append(f"constinit const EachKernel table_{op.ident} = {{{loops}, {boolean}, {narrow}, {registers}{', ' + halves if halves else ''}}};")
     return out
 
 

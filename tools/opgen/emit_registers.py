@@ -15,6 +15,7 @@ _LIGHT = {
 }  # fmt: skip
 _CALL = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 _INPUTS, _NUMBERS = 3, 6  # RegisterStep::kInputs, kNumbers
+_MEMORY_TYPES = ("float", "BFloat16", "Float16")  # fl::register_type
 _PARAMETERS = ("Vector held_", "const RegisterStep* step_", "const char* const* in_", "int k_")
 
 
@@ -35,7 +36,7 @@ def register_steps(op: Op) -> list[str]:
     """The steps of one op, inside namespace fl::kernels::FL_ISA: one for each operand that may be in the registers."""
     operands, scalars = each_args(op)
     by_number = op.get("single")
-    out = ["namespace {", "template <int kHeld, bool kSingle>", f"struct Registers_{op.ident} {{"]
+    out = ["namespace {", "template <int kHeld, bool kSingle, class S>", f"struct Registers_{op.ident} {{"]
     out.append(f"  static FL_VM Vector of({', '.join(f'[[maybe_unused]] {p}' for p in _PARAMETERS)}) {{")
     out += ["    using namespace fl::vm;", "    using T = float;"]
     i = 0
@@ -47,8 +48,8 @@ def register_steps(op: Op) -> list[str]:
             i += 1
     out.append("    T r_[kVectorFloats];")
     for i, a in enumerate(operands):
-        out.append(f"    T {a.name}_[kVectorFloats];")
-        out.append(f"    std::memcpy({a.name}_, kHeld == {i} ? reinterpret_cast<const char*>(&held_) : in_[{i}] + k_, kVector);")
+        out.append(f"    const Vector {a.name}_read = kHeld == {i} ? held_ : widened<S>(in_[{i}] + bytes_of<S>(k_));")
+        out += [f"    T {a.name}_[kVectorFloats];", f"    std::memcpy({a.name}_, &{a.name}_read, kVector);"]
     values = [f"      [[maybe_unused]] const T {a.name} = {a.name}_[i_];" for a in operands]
     loop = ["#pragma omp simd", "    for (int i_ = 0; i_ < kVectorFloats; ++i_) {"]
     expression = str(op.get("each"))
@@ -59,7 +60,7 @@ def register_steps(op: Op) -> list[str]:
         out.append("    }")
     out += ["    Vector made_;", "    std::memcpy(&made_, r_, kVector);", "    return made_;", "  }"]
     out.append("  static void run(FL_REGISTERS) {")
-    reads = ", ".join(f"kHeld == {i} ? nullptr : read_at(step_, {i}, at_)" for i in range(len(operands)))
+    reads = ", ".join(f"kHeld == {i} ? nullptr : read_at<S>(step_, {i}, at_)" for i in range(len(operands)))
     out += [f"    [[maybe_unused]] const char* const in_[] = {{{reads}}};"]
     out += ["#define FL_STEP(v, k) of(v, step_, in_, k)", "    FL_EACH_REGISTER(FL_STEP);", "#undef FL_STEP", "    FL_NEXT_STEP;", "  }"]
     if by_number:
@@ -69,17 +70,26 @@ def register_steps(op: Op) -> list[str]:
     return out
 
 
-def register_runs(op: Op) -> str:
-    """The initializer of the op's RegisterRuns."""
+def register_runs(op: Op) -> tuple[list[str], str]:
+    """What finds the op's steps, and the initializer of its RegisterRuns."""
     if not has_register_steps(op):
-        return "{}"
+        return [], "{}"
     operands, scalars = each_args(op)
-    name = f"Registers_{op.ident}"
-    by = ", ".join(f"opaque({name}<{i}, false>::run)" for i in range(len(operands)))
-    return f"{{{{{by}}}, {_numbers(scalars)}, {f'opaque({name}<0, true>::run), {name}<0, true>::number' if op.get('single') else 'nullptr, nullptr'}}}"
+    name, runs = f"Registers_{op.ident}", f"runs_{op.ident}"
+    # Where all operands are 16-bit floats it is the first one that is loaded.
+    cases = [("float", i) for i in range(len(operands))] + [(s, 0) for s in _MEMORY_TYPES[1:] if len(operands) > 1]
+    out = ["namespace {", f"RegisterStep::Run {runs}(int type_, int held_) {{", f"  switch (type_ * {_INPUTS} + held_) {{"]
+    out += [f"    case {_MEMORY_TYPES.index(s) * _INPUTS + i}: return opaque({name}<{i}, false, {s}>::run);" for s, i in cases]
+    out += ["    default: return nullptr;", "  }", "}"]
+    single = "nullptr, nullptr"
+    if op.get("single"):
+        out.append(f"RegisterStep::Run single_{runs}() {{ return opaque({name}<0, true, float>::run); }}")
+        single = f"single_{runs}, {name}<0, true, float>::number"
+    return [*out, "}  // namespace"], f"{{{runs}, {_numbers(scalars)}, {single}}}"
 
 
 def loops(op: Op) -> list[str]:
     """All loops of one op."""
     steps = register_steps(op) if has_register_steps(op) else []
-    return [*steps, *each_loop(op, register_runs(op))]
+    find, runs = register_runs(op)
+    return [*steps, *find, *each_loop(op, runs)]

@@ -118,7 +118,7 @@ def _loops(table: Table) -> Files:
     named = {op.ident: op for ops in table.values() for op in ops if "each" in op.keys}
     for k, names in enumerate(_shards(named, EACH_SHARDS)):
         loops = [line for name in names for line in [*emit_registers.loops(named[name]), ""]]
-        includes = _include(["base/complex.h", "base/isa.h", *_VECTOR_MATH, "dispatch/each.h", "dispatch/register_steps.h"])
+        includes = _include(["base/complex.h", "base/isa.h", *_VECTOR_MATH, "dispatch/each.h", "dispatch/half_vectors.h"])
         space = "fl::kernels::FL_ISA"
         files[f"each_{k}.simd.cpp"] = f"{_GENERATED}{includes}\nnamespace {space} {{\n\n" + "\n".join(loops) + f"\n}}  // namespace {space}\n"
     return files

@@ -20,7 +20,7 @@
 
 #include "base/parallel.h"
 #include "ops/conv/native.h"
-#include "ops/matmul/gemm.h"
+#include "ops/matmul/panels.h"
 
 namespace fl::conv {
 

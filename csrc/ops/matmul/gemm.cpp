@@ -5,7 +5,7 @@
 //   float32       oneDNN's sgemm where it is there (10 % faster than ours, twice on 128 x 128 x 128)
 //   otherwise     pack A and B (where that pays) for all of k, then tiles of C in parallel; each tile
 //                 goes over k in blocks of kBlockK so that a panel of B stays in the first-level cache
-#include "ops/matmul/gemm.h"
+#include "ops/matmul/panels.h"
 
 #include <algorithm>
 #include <type_traits>

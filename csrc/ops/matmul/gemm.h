@@ -105,24 +105,3 @@ FL_SIMD_KERNEL(void, gemv_rows_f64, int64_t m, int64_t k, const double* a, int64
 // y[j] = sum_p x[p] * b[p * ldb + j], for n columns
 FL_SIMD_KERNEL(void, gemv_cols_f32, int64_t n, int64_t k, const float* b, int64_t ldb, const float* x, float* y)
 FL_SIMD_KERNEL(void, gemv_cols_f64, int64_t n, int64_t k, const double* b, int64_t ldb, const double* x, double* y)
-
-namespace fl {
-template <class T>
-inline int gemm_rows() {
-  static const PanelSizes s = kernels::gemm_panel_sizes();
-  return sizeof(T) == 4 ? s.rows_f32 : s.rows_f64;
-}
-template <class T>
-inline int gemm_cols() {
-  static const PanelSizes s = kernels::gemm_panel_sizes();
-  return sizeof(T) == 4 ? s.cols_f32 : s.cols_f64;
-}
-inline void gemm_tile(const GemmTile<float>& t) { kernels::gemm_tile_f32(t); }
-inline void gemm_tile(const GemmTile<double>& t) { kernels::gemm_tile_f64(t); }
-inline void gemm_pack(const float* src, int64_t row, int64_t step, int64_t n, int64_t k, int64_t width, float* dst) {
-  kernels::gemm_pack_f32(src, row, step, n, k, width, dst);
-}
-inline void gemm_pack(const double* src, int64_t row, int64_t step, int64_t n, int64_t k, int64_t width, double* dst) {
-  kernels::gemm_pack_f64(src, row, step, n, k, width, dst);
-}
-}  // namespace fl

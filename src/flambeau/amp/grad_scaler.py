@@ -8,6 +8,7 @@ after one with, which is skipped. bfloat16 has float32's range and needs none of
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -83,18 +84,7 @@ class GradScaler:
         """A tensor, or each of a list, tuple or other iterable of them, times the scale."""
         if not self._enabled:
             return outputs
-        factor = _tensor.tensor(self._scale, dtype=_C.float32)
-
-        def scaled(value: Any) -> Any:
-            if isinstance(value, Tensor):
-                return value * factor
-            if isinstance(value, (list, tuple)):
-                return type(value)([scaled(entry) for entry in value])
-            if isinstance(value, Iterable):
-                return map(scaled, value)
-            raise ValueError(f"scale: got a {type(value).__name__}; expected a Tensor or an iterable of Tensors")
-
-        return scaled(outputs)
+        return _scaled(outputs, _tensor.tensor(self._scale, dtype=_C.float32))
 
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of the optimizer's parameters by the scale, and notes whether all are finite.
@@ -247,6 +237,16 @@ class GradScaler:
         if self._stages:
             raise RuntimeError("GradScaler: it can be pickled after update() or before the first step(), not between")
         return dict(self.__dict__)
+
+
+def _scaled(value: Any, factor: Tensor) -> Any:
+    if isinstance(value, Tensor):
+        return value * factor
+    if isinstance(value, (list, tuple)):
+        return type(value)([_scaled(entry, factor) for entry in value])
+    if isinstance(value, Iterable):
+        return map(functools.partial(_scaled, factor=factor), value)
+    raise ValueError(f"scale: got a {type(value).__name__}; expected a Tensor or an iterable of Tensors")
 
 
 _FLOAT32_MAX = math.ldexp(2 - 2.0**-23, 127)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flambeau import _C
 from flambeau._warn import warn
+from flambeau.autograd.modes import switch
 
 
 class set_detect_anomaly(_C.AnomalySetting):
@@ -20,7 +21,7 @@ class set_detect_anomaly(_C.AnomalySetting):
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self._on, self._check_nan = bool(mode), bool(check_nan)
+        self._on, self._check_nan = switch("set_detect_anomaly", mode), bool(check_nan)
         self.set()
 
 

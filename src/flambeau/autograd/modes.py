@@ -139,7 +139,7 @@ else:
             if callable(mode):
                 self.mode = True
                 return self(mode)
-            self.mode = bool(mode)
+            self.mode = switch("inference_mode", mode)
             return self
 
         def __init__(self, mode: Any = True) -> None:
@@ -150,11 +150,18 @@ else:
             return type(self)(self.mode)
 
 
+def switch(op: str, mode: Any) -> bool:
+    """Whether a mode is switched on, of what says so; a text would always."""
+    if mode is None or isinstance(mode, (str, bytes, list, tuple, dict, set)):
+        raise TypeError(f"{op}: mode = {mode!r}; expected a bool")
+    return bool(mode)
+
+
 class set_grad_enabled(_C.GradSetting, _Mode):
     """Recording on or off, from the call on; restored at the end where it is used in a `with`."""
 
     def __init__(self, mode: bool) -> None:
-        self.mode = bool(mode)
+        self.mode = switch("set_grad_enabled", mode)
         self.set()
 
     def __call__(self, orig_func: F) -> F:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ class Transform:
         if cache_size not in (0, 1):
             raise ValueError(f"{type(self).__name__}: cache_size = {cache_size}; expected 0 or 1")
         self._cache_size = cache_size
-        self._inv: Transform | None = None
+        self._inv: weakref.ref[Transform] | None = None  # which holds this one, so that it is made again where nobody else held it
         self._cached_x_y: tuple[Tensor | None, Tensor | None] = (None, None)
         super().__init__()  # a transform may be a Module, too
 
@@ -53,9 +54,11 @@ class Transform:
     @property
     def inv(self) -> Transform:
         """The inverse, whose inverse is this object."""
-        if self._inv is None:
-            self._inv = _InverseTransform(self)
-        return self._inv
+        inv = None if self._inv is None else self._inv()
+        if inv is None:
+            inv = _InverseTransform(self)
+            self._inv = weakref.ref(inv)
+        return inv
 
     @property
     def sign(self) -> Any:
@@ -121,7 +124,7 @@ class _InverseTransform(Transform):
 
     def __init__(self, transform: Transform) -> None:
         super().__init__(cache_size=transform._cache_size)
-        self._inv: Transform = transform
+        self._inv: Transform = transform  # type: ignore[assignment]
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Any:
@@ -218,10 +221,12 @@ class ComposeTransform(Transform):
 
     @property
     def inv(self) -> Transform:
-        if self._inv is None:
-            self._inv = ComposeTransform([part.inv for part in reversed(self.parts)])
-            self._inv._inv = self
-        return self._inv
+        inv = None if self._inv is None else self._inv()
+        if inv is None:
+            inv = ComposeTransform([part.inv for part in reversed(self.parts)])
+            self._inv = weakref.ref(inv)
+            inv._inv = weakref.ref(self)
+        return inv
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         return self if self._cache_size == cache_size else ComposeTransform(self.parts, cache_size=cache_size)

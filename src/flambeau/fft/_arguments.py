@@ -8,6 +8,7 @@ from numbers import Integral
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._errors import no_such_axis
+from flambeau._info import whole_number
 from flambeau.fft._linear import OTHER, resized
 
 
@@ -40,11 +41,13 @@ def floating(op: str, x: Tensor, *, complex: bool = False, real: bool = False) -
     return x.to(x.dtype.to_complex()) if complex else x
 
 
-def _numbers(v: Sequence[int] | int | None) -> list[int] | None:
+def _numbers(op: str, name: str, v: Sequence[int] | int | None) -> list[int] | None:
     """Sizes or axes, of which one may stand for a list of one."""
     if v is None:
         return None
-    return [int(v)] if isinstance(v, (int, Integral)) or (isinstance(v, Tensor) and v.ndim == 0) else [int(e) for e in v]
+    if isinstance(v, (int, Integral)) or (isinstance(v, Tensor) and v.ndim == 0):
+        v = [v]  # type: ignore[list-item]
+    return [whole_number(op, name, e) for e in v]  # type: ignore[union-attr]
 
 
 def axes_of(
@@ -54,7 +57,7 @@ def axes_of(
     rank = len(shape)
     if n is None and type(dim) is list and len(dim) == 1 and type(d := dim[0]) is int and -rank <= d < rank and shape[d]:
         return (d % rank,), [None]  # as most calls say
-    sizes, given = _numbers(n), _numbers(dim)
+    sizes, given = _numbers(op, "s", n), _numbers(op, "dim", dim)
     if given is None:
         count = rank if sizes is None else len(sizes)
         if count > rank:
@@ -88,4 +91,11 @@ def single(op: str, x: Tensor, n: int | None, dim: int) -> tuple[list[int] | Non
     check_tensor(op, x)
     if x.ndim == 0:
         raise _C.RangeError(f"{op}: a 0-d tensor has no axis to transform; expected at least one")
+    if type(n) is int and n == -1:  # which says in a list of sizes that one stays
+        raise _C.ArgumentError(f"{op}: n = -1 points; expected at least 1, or None")
     return None if n is None else [n], [dim]
+
+
+def points(n: int | None) -> tuple[int] | None:
+    """`s` of a transform along one axis, by which its plan is found: there is none for -1."""
+    return None if n is None else (0,) if type(n) is int and n == -1 else (n,)

@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau._C import Tensor
 from flambeau._out import deliver
-from flambeau.fft._arguments import axes_of, fitted, floating, norm_of, single
+from flambeau.fft._arguments import axes_of, fitted, floating, norm_of, points, single
 from flambeau.fft._linear import C2C, applied
 from flambeau.fft._plans import at_once
 
@@ -38,7 +38,7 @@ def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = N
         >>> fl.fft.fft(fl.tensor([1 + 0j, 2]))
         tensor([ 3.+0.j, -1.+0.j])
     """
-    if out is None and (y := at_once("fftn", input, None if n is None else (n,), (dim,), norm)) is not None:
+    if out is None and (y := at_once("fftn", input, points(n), (dim,), norm)) is not None:
         return y
     return _c2c("fft", input, *single("fft", input, n, dim), norm, True, out)
 
@@ -51,7 +51,7 @@ def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
         >>> fl.fft.ifft(fl.tensor([3 + 0j, -1]))
         tensor([1.+0.j, 2.+0.j])
     """
-    if out is None and (y := at_once("ifftn", input, None if n is None else (n,), (dim,), norm)) is not None:
+    if out is None and (y := at_once("ifftn", input, points(n), (dim,), norm)) is not None:
         return y
     return _c2c("ifft", input, *single("ifft", input, n, dim), norm, False, out)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau._out import deliver
-from flambeau.fft._arguments import norm_of, single
+from flambeau.fft._arguments import norm_of, points, single
 from flambeau.fft._linear import OTHER
 from flambeau.fft._plans import at_once
 from flambeau.fft._real import c2r, r2c
@@ -32,7 +32,7 @@ def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
         >>> fl.fft.hfft(fl.fft.ihfft(fl.tensor([1.0, 2.0, 3.0, 4.0])))
         tensor([1., 2., 3., 4.])
     """
-    if out is None and (y := at_once("hfftn", input, None if n is None else (n,), (dim,), norm)) is not None:
+    if out is None and (y := at_once("hfftn", input, points(n), (dim,), norm)) is not None:
         return y
     return _hfft("hfft", input, *single("hfft", input, n, dim), norm, out)
 
@@ -43,7 +43,7 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
     Raises:
         DTypeError: complex input.
     """
-    if out is None and (y := at_once("ihfftn", input, None if n is None else (n,), (dim,), norm)) is not None:
+    if out is None and (y := at_once("ihfftn", input, points(n), (dim,), norm)) is not None:
         return y
     return _ihfft("ihfft", input, *single("ihfft", input, n, dim), norm, out)
 

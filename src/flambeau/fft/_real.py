@@ -8,7 +8,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._out import deliver
-from flambeau.fft._arguments import axes_of, fitted, floating, norm_of, single
+from flambeau.fft._arguments import axes_of, fitted, floating, norm_of, points, single
 from flambeau.fft._linear import C2R, R2C, applied
 from flambeau.fft._plans import at_once
 
@@ -48,7 +48,7 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
         >>> fl.fft.rfft(fl.tensor([1.0, 2.0, 3.0, 4.0]))
         tensor([10.+0.j, -2.+2.j, -2.+0.j])
     """
-    if out is None and (y := at_once("rfftn", input, None if n is None else (n,), (dim,), norm)) is not None:
+    if out is None and (y := at_once("rfftn", input, points(n), (dim,), norm)) is not None:
         return y
     return deliver("rfft", r2c("rfft", input, *single("rfft", input, n, dim), norm_of("rfft", norm)), out)
 
@@ -64,7 +64,7 @@ def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
         >>> fl.fft.irfft(fl.tensor([10, -2 + 2j, -2]))
         tensor([1., 2., 3., 4.])
     """
-    if out is None and (y := at_once("irfftn", input, None if n is None else (n,), (dim,), norm)) is not None:
+    if out is None and (y := at_once("irfftn", input, points(n), (dim,), norm)) is not None:
         return y
     return deliver("irfft", c2r("irfft", input, *single("irfft", input, n, dim), norm_of("irfft", norm)), out)
 

@@ -24,16 +24,13 @@ def running_batches() -> list[Level]:
 def batches_of(values: Iterable[Any]) -> list[Level]:
     """The vmaps whose batches are among values, or inside of them; the innermost last."""
     found: dict[int, Level] = {}
-
-    def look(x: Any) -> None:
+    todo = list(values)
+    while todo:
+        x = todo.pop()
         if isinstance(x, Wrapped):
             if x._level.size is not None:
                 found[x._level.number] = x._level
-            for part in x._parts():
-                look(part)
-
-    for value in values:
-        look(value)
+            todo.extend(x._parts())
     return [found[number] for number in sorted(found)]
 
 

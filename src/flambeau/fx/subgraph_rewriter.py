@@ -246,15 +246,15 @@ def _replace(
 def _in_order(graph: Graph) -> None:
     """Moves nodes behind what they use, where a replacement came later than a user of one of its results."""
     seen: set[Node] = set()
-
-    def place(node: Node) -> None:
-        if node in seen:
-            return
-        seen.add(node)
-        for used in node.all_input_nodes:
-            if used not in seen:
-                place(used)
-                node.prepend(used)
-
     for node in list(graph.nodes):
-        place(node)
+        _place(node, seen)
+
+
+def _place(node: Node, seen: set[Node]) -> None:
+    if node in seen:
+        return
+    seen.add(node)
+    for used in node.all_input_nodes:
+        if used not in seen:
+            _place(used, seen)
+            node.prepend(used)

@@ -82,15 +82,15 @@ def _about(graph: Structure, buffer: int) -> str:
     return f"buffer {buffer}{' ' + it.name if it.name else ''}: {it.kind}, {size_text(it.nbytes)} on {it.device}"
 
 
+def _text_of(arg: Arg) -> str:
+    if isinstance(arg, tuple):
+        return f"[{', '.join(map(_text_of, arg))}]"
+    return arg.name if isinstance(arg, DType) else "draw" if isinstance(arg, Draw) else repr(arg)
+
+
 def _numbers(args: tuple[Arg, ...]) -> str:
     """The arguments that are no tensors, as far as they are short."""
-
-    def text(arg: Arg) -> str:
-        if isinstance(arg, tuple):
-            return f"[{', '.join(map(text, arg))}]"
-        return arg.name if isinstance(arg, DType) else "draw" if isinstance(arg, Draw) else repr(arg)
-
-    found = ", ".join(text(arg) for arg in args if not isinstance(arg, Ref) and not (type(arg) is tuple and refs_of(arg)))
+    found = ", ".join(_text_of(arg) for arg in args if not isinstance(arg, Ref) and not (type(arg) is tuple and refs_of(arg)))
     if not found:
         return ""
     return f"({found if len(found) <= 28 else found[:25] + '...'})"

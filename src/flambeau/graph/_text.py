@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from flambeau.graph._structure import Arg, Draw, DType, Node, Ref, Structure, Value
 
@@ -17,6 +17,18 @@ SHORT = {
 
 def type_of(value: Value) -> str:
     return f"{SHORT[value.dtype]}[{', '.join(map(str, value.sizes))}]"
+
+
+def _argument(arg: Arg, node: Node, whole: Callable[[int, str], str]) -> str:
+    if isinstance(arg, Ref):
+        return whole(arg.value, "!" if arg.value in node.writes else "")
+    if isinstance(arg, DType):
+        return arg.name
+    if isinstance(arg, Draw):
+        return "draw"
+    if isinstance(arg, tuple):
+        return f"({', '.join([_argument(item, node, whole) for item in arg])}{',' if len(arg) == 1 else ''})"
+    return repr(arg)
 
 
 def lines(graph: Structure) -> Iterator[str]:
@@ -39,17 +51,6 @@ def lines(graph: Structure) -> Iterator[str]:
             where = f" b{value.buffer}" + (f"+{value.offset}" if value.offset else "")
         return f"%{index}{mark}: {type_of(value)}{where}"
 
-    def argument(arg: Arg, node: Node) -> str:
-        if isinstance(arg, Ref):
-            return whole(arg.value, "!" if arg.value in node.writes else "")
-        if isinstance(arg, DType):
-            return arg.name
-        if isinstance(arg, Draw):
-            return "draw"
-        if isinstance(arg, tuple):
-            return f"({', '.join(argument(item, node) for item in arg)}{',' if len(arg) == 1 else ''})"
-        return repr(arg)
-
     def named(index: int) -> str:
         name = graph.buffers[graph.values[index].buffer].name
         return whole(index) + (f" {name}" if name else "")
@@ -60,6 +61,6 @@ def lines(graph: Structure) -> Iterator[str]:
             yield f"  {named(index)} = constant"
     for node in graph.nodes:
         made = ", ".join(map(whole, node.outs))
-        call = f"{node.op}({', '.join(argument(arg, node) for arg in node.args)})"
+        call = f"{node.op}({', '.join(_argument(arg, node, whole) for arg in node.args)})"
         yield f"  {made + ' = ' if made else ''}{call}{'  # ' + node.source if node.source else ''}"
     yield f"  return {', '.join(f'%{value}' for value in graph.outputs)}"

@@ -122,10 +122,10 @@ def _meant(value: Any, reads: Sequence[Tensor], mutated: Sequence[Tensor]) -> An
 
 def _count(arguments: str) -> int:
     """How many tensors the op writes to itself."""
+    return _most(json.loads(arguments)["args"])
 
-    def most(value: Any) -> int:
-        if isinstance(value, dict) and isinstance(value.get("write"), int):
-            return int(value["write"]) + 1
-        return max(map(most, value), default=0) if isinstance(value, list) else 0
 
-    return most(json.loads(arguments)["args"])
+def _most(value: Any) -> int:
+    if isinstance(value, dict) and isinstance(value.get("write"), int):
+        return int(value["write"]) + 1
+    return max(map(_most, value), default=0) if isinstance(value, list) else 0

@@ -40,18 +40,20 @@ def taken_over(op: CustomOpDef[..., Any], values: list[Any]) -> Any:
     return level.loop(op._qualname, args, kwargs, call=op)
 
 
-def _by_rule(op: CustomOpDef[..., Any], level: BatchLevel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    def dim(value: Any) -> Any:
-        if isinstance(value, (tuple, list)):
-            return type(value)(map(dim, value))
-        return 0 if level.holds(value) else None
+def _dim(level: BatchLevel, value: Any) -> Any:
+    """Where the batch of an argument, or of each part of a list, lies."""
+    if isinstance(value, (tuple, list)):
+        return type(value)([_dim(level, part) for part in value])
+    return 0 if level.holds(value) else None
 
+
+def _by_rule(op: CustomOpDef[..., Any], level: BatchLevel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     def whole(x: Tensor) -> Tensor:
         return x._value if level.holds(x) else x  # type: ignore[attr-defined,no-any-return]
 
     assert op._vmap is not None
     keywords = dict(zip(kwargs, replaced(kwargs.values(), whole), strict=True))
-    result = op._vmap(VmapInfo(level.size, level.randomness), tuple(map(dim, args)), *replaced(args, whole), **keywords)
+    result = op._vmap(VmapInfo(level.size, level.randomness), tuple(_dim(level, a) for a in args), *replaced(args, whole), **keywords)
     if not isinstance(result, tuple) or len(result) != 2:
         raise RuntimeError(f"{op._qualname}: its vmap returned a {type(result).__name__}; expected (output, out_dims)")
     output, out_dims = result

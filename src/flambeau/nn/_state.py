@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import itertools
+import weakref
 from collections import Counter, OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -128,27 +129,7 @@ class StateMixin:
         missing: list[str] = []
         unexpected: list[str] = []
         errors: list[str] = []
-
-        def visit(module: Any, local: Any, prefix: str) -> None:
-            local_metadata = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))
-            if assign:
-                local_metadata["assign_to_params_buffers"] = True
-            module._load_from_state_dict(
-                local, prefix, local_metadata, True, missing, unexpected, errors
-            )
-            for name, child in module._modules.items():
-                if child is not None:
-                    below = f"{prefix}{name}."
-                    visit(child, {k: v for k, v in local.items() if k.startswith(below)}, below)
-            incompatible = _IncompatibleKeys(missing, unexpected)
-            for hook in tuple(module._load_state_dict_post_hooks.values()):
-                if hook(module, incompatible) is not None:
-                    raise AssertedRuntimeError(
-                        "a load_state_dict post-hook must change its argument in place and "
-                        "return None"
-                    )
-
-        visit(self, state, "")
+        _load_below(self, state, "", metadata, assign, missing, unexpected, errors)
         if strict:
             if near := _near_matches(missing, unexpected):
                 errors.insert(0, near)
@@ -294,17 +275,47 @@ class StateMixin:
         return _put(self._load_state_dict_post_hooks, hook)  # type: ignore[attr-defined]
 
 
+def _load_below(
+    module: Any, local: Any, prefix: str, metadata: Any, assign: bool, missing: list[str], unexpected: list[str], errors: list[str]
+) -> None:
+    """Loads a module and what is below it, of the keys that begin with `prefix`."""
+    local_metadata = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))
+    if assign:
+        local_metadata["assign_to_params_buffers"] = True
+    module._load_from_state_dict(local, prefix, local_metadata, True, missing, unexpected, errors)
+    for name, child in module._modules.items():
+        if child is not None:
+            below = f"{prefix}{name}."
+            of_child = {k: v for k, v in local.items() if k.startswith(below)}
+            _load_below(child, of_child, below, metadata, assign, missing, unexpected, errors)
+    incompatible = _IncompatibleKeys(missing, unexpected)
+    for hook in tuple(module._load_state_dict_post_hooks.values()):
+        if hook(module, incompatible) is not None:
+            raise AssertedRuntimeError(
+                "a load_state_dict post-hook must change its argument in place and return None"
+            )
+
+
 class _WithModule:
     """A hook with its module as first argument; a class, so that it survives deepcopy and
-    pickle.
+    pickle. The module holds it, so it does not hold the module.
     """
 
     def __init__(self, hook: Callable[..., Any], module: Any) -> None:
         self.hook = hook
-        self.module = module
+        self._module = weakref.ref(module)
 
     def __call__(self, *args: Any) -> Any:
-        return self.hook(self.module, *args)
+        module = self._module()
+        if module is None:
+            raise RuntimeError("load_state_dict: a hook of a module that is gone was called; expected to be called by its module")
+        return self.hook(module, *args)
+
+    def __getstate__(self) -> tuple[Any, Any]:
+        return self.hook, self._module()
+
+    def __setstate__(self, state: tuple[Any, Any]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
 
 
 def _put(table: Any, hook: Callable[..., Any]) -> RemovableHandle:

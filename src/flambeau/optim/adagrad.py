@@ -93,6 +93,6 @@ class Adagrad(Optimizer):
                 group["lr_decay"],
                 group["weight_decay"],
                 group["eps"],
-                group["maximize"],
+                bool(group["maximize"]),
             ),
         )

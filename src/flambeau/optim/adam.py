@@ -66,7 +66,7 @@ class Adam(Optimizer):
             start_state(param, state, "max_exp_avg_sq")
 
     def _fl_update(self, group: Entries, plan: Plan, grads: list[Tensor]) -> None:
-        amsgrad = group["amsgrad"]
+        amsgrad = bool(group["amsgrad"])
         beta1, beta2 = group["betas"]
         decoupled = group.get("decoupled_weight_decay", self._fl_decoupled)
         plan.step(
@@ -85,7 +85,7 @@ class Adam(Optimizer):
                 group["eps"],
                 group["weight_decay"],
                 amsgrad,
-                group["maximize"],
+                bool(group["maximize"]),
                 decoupled,
             ),
         )

@@ -143,7 +143,7 @@ class LBFGS(Optimizer):
             if here.slope > -change:
                 break
             if group["line_search_fn"] is not None:
-                point, made = self._fl_search(evaluate, here, direction, state["t"], change, group["max_eval"] - calls)
+                point, made = self._fl_search(evaluate, here, direction, state["t"], group["max_eval"] - calls)
                 state["t"], loss, grad = point.t, point.loss, point.grad
                 self._fl_go(point.t, direction)
             else:
@@ -184,9 +184,7 @@ class LBFGS(Optimizer):
             q.add_(s, alpha=(alphas[i] - y.dot(q) * rho).item())
         return q
 
-    def _fl_search(
-        self, evaluate: Callable[[], Any], start: Point, direction: Tensor, t: float, change: float, max_calls: int
-    ) -> tuple[Point, int]:
+    def _fl_search(self, evaluate: Callable[[], Any], start: Point, direction: Tensor, t: float, max_calls: int) -> tuple[Point, int]:
         """A point along the direction for the strong Wolfe conditions, and how often the closure was called."""
         kept = [p.clone() for p in self._fl_groups[0]["params"]]
 
@@ -197,7 +195,7 @@ class LBFGS(Optimizer):
                 p.copy_(old)
             return Point(t, float(value), grad, grad.dot(direction).item())
 
-        return strong_wolfe(at, start, t, _largest(direction), change, max_calls)
+        return strong_wolfe(at, start, t, _largest(direction), _NARROW, max_calls)
 
 
 def _parts(x: Tensor) -> Tensor:
@@ -220,14 +218,15 @@ def cubic(a: Point, b: Point, low: float, high: float) -> float:
     if not square >= 0:
         return (low + high) / 2
     d2 = math.sqrt(square)
-    below = b.slope - a.slope + 2 * d2
-    if below == 0:
-        return (low + high) / 2
-    t = b.t - (b.t - a.t) * ((b.slope + d2 - d1) / below)
+    above, below = b.slope + d2 - d1, b.slope - a.slope + 2 * d2
+    if below == 0:  # a line: its least is as far down as may be
+        return (low + high) / 2 if above == 0 else low if above > 0 else high
+    t = b.t - (b.t - a.t) * (above / below)
     return min(max(t, low), high)
 
 
 _DECREASE, _CURVATURE = 1e-4, 0.9  # the two constants of the Wolfe conditions
+_NARROW = 1e-9  # a search ends where parameters differ by less, whatever `tolerance_change` is: with 0 it would go on until `max_eval`
 
 
 def strong_wolfe(
@@ -264,17 +263,18 @@ def strong_wolfe(
         tries += 1
     else:
         last = start
-    low, high = (last, point) if last.loss <= point.loss else (point, last)
-    return _zoom(at, low, high, falls, is_flat, largest, change, max_calls - tries, calls)
+    return _zoom(at, [last, point], falls, is_flat, largest, change, max_calls - tries, calls)
 
 
 def _zoom(
-    at: Callable[[float], Point], low: Point, high: Point, falls: Callable[[Point], bool], is_flat: Callable[[Point], bool],
+    at: Callable[[float], Point], ends: list[Point], falls: Callable[[Point], bool], is_flat: Callable[[Point], bool],
     largest: float, change: float, tries: int, calls: int,
 ) -> tuple[Point, int]:  # fmt: skip
-    """Shrinks the interval between two points, of which `low` has the lower loss, around one that is right."""
+    """Shrinks the interval between two points around one that is right. Of equal losses the first end's is the lower one."""
     slow = False
+    lower = int(not ends[0].loss <= ends[1].loss)
     for _ in range(tries):
+        low, high = ends[lower], ends[1 - lower]
         width = abs(high.t - low.t)
         if width * largest < change:
             break
@@ -291,13 +291,12 @@ def _zoom(
         point = at(t)
         calls += 1
         if not falls(point) or point.loss >= low.loss:
-            high = point
-            if high.loss < low.loss:
-                low, high = high, low
+            ends[1 - lower] = point
+            lower = int(not ends[0].loss <= ends[1].loss)
             continue
         if is_flat(point):
             return point, calls
         if point.slope * (high.t - low.t) >= 0:
-            high = low
-        low = point
-    return low, calls
+            ends[1 - lower] = low
+        ends[lower] = point
+    return ends[lower], calls

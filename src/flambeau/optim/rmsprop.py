@@ -72,6 +72,6 @@ class RMSprop(Optimizer):
                 group["eps"],
                 group["weight_decay"],
                 group["momentum"],
-                group["maximize"],
+                bool(group["maximize"]),
             ),
         )

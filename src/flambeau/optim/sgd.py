@@ -100,7 +100,7 @@ class SGD(Optimizer):
                 momentum,
                 group["dampening"],
                 group["weight_decay"],
-                group["nesterov"],
-                group["maximize"],
+                bool(group["nesterov"]),
+                bool(group["maximize"]),
             ),
         )

@@ -394,13 +394,8 @@ def linear(indices: Tensor, size: Sequence[int]) -> Tensor:
 
 def merging(indices: Tensor, size: Sequence[int]) -> Merging:
     """How values at these places are coalesced."""
-    keys, order = ops.sort(linear(indices, size), 0, False, stable=True)
-    different, group, _ = ops.unique_runs(keys, True, False)
-    count = different.shape[0]
-    if count == keys.shape[0]:
-        return ops.index_select(indices, 1, order), order, False
-    group = ops.scatter(group, 0, order, group)
-    return ops.index_copy(ops.zeros((indices.shape[0], count), dtype=_C.int64), 1, group, indices), group, True
+    places, element = ops.sparse_merging(indices, size[: indices.shape[0]])
+    return places, element, places.shape[1] != element.shape[0]
 
 
 def merged(how: Merging, values: Tensor) -> tuple[Tensor, Tensor]:

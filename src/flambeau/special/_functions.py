@@ -173,6 +173,7 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
 
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
     """Nearest integer, halves to even; or with that many decimals."""
+    decimals = whole_number("special.round", "decimals", decimals)
     return deliver("special.round", ops.round(input, decimals=decimals) if decimals else ops.round(input), out)  # type: ignore[no-any-return]
 
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from flambeau.graph._graph import Graph
 from flambeau.graph._structure import Arg, DType, Node, Ref
 from flambeau.graph.passes._rewrite import Effects, has_effects, rebuild
+
+
+def _key_of(arg: Arg, of_operand: Callable[[Ref], Any]) -> Any:
+    if isinstance(arg, Ref):
+        return of_operand(arg)
+    if isinstance(arg, tuple):
+        return tuple([_key_of(part, of_operand) for part in arg])
+    return (type(arg).__name__, arg.name if isinstance(arg, DType) else repr(arg))  # 1, 1.0 and True differ
 
 
 def cse(graph: Graph, effects: Effects = ()) -> Graph:
@@ -35,14 +44,10 @@ def cse(graph: Graph, effects: Effects = ()) -> Graph:
     known: dict[Any, Node] = {}
     keep: list[Node] = []
 
-    def key_of(arg: Arg) -> Any:
-        if isinstance(arg, Ref):
-            value = values[arg.value]
-            buffer = moved.get(value.buffer, value.buffer)
-            return (buffer, version[buffer], value.dtype, value.sizes, value.strides, value.offset)
-        if isinstance(arg, tuple):
-            return tuple(map(key_of, arg))
-        return (type(arg).__name__, arg.name if isinstance(arg, DType) else repr(arg))  # 1, 1.0 and True differ
+    def of_operand(ref: Ref) -> Any:
+        value = values[ref.value]
+        buffer = moved.get(value.buffer, value.buffer)
+        return (buffer, version[buffer], value.dtype, value.sizes, value.strides, value.offset)
 
     def owned(node: Node) -> list[int] | None:
         """The buffers of the outputs, if each has one that nobody else writes."""
@@ -54,7 +59,7 @@ def cse(graph: Graph, effects: Effects = ()) -> Graph:
         made = owned(node)
         if node.outs and not node.writes and made is not None and not opaque(node):
             shapes = [(v.dtype, v.sizes, v.strides, v.offset) for v in map(values.__getitem__, node.outs)]
-            key = (node.op, key_of(node.args), *shapes, *((buffers[b].nbytes, buffers[b].device) for b in made))
+            key = (node.op, _key_of(node.args, of_operand), *shapes, *((buffers[b].nbytes, buffers[b].device) for b in made))
             twin = known.setdefault(key, node)
             if twin is not node:
                 theirs = [values[out].buffer for out in twin.outs]

@@ -21,6 +21,12 @@ def _in(buffer: int, value: Value) -> Value:
     return Value(buffer, value.dtype, value.sizes, value.strides, value.offset)
 
 
+def _renumbered(arg: Arg, number: Mapping[int, int]) -> Arg:
+    if isinstance(arg, Ref):
+        return Ref(number[arg.value])
+    return tuple([_renumbered(part, number) for part in arg]) if isinstance(arg, tuple) else arg
+
+
 def rebuild(graph: Graph, nodes: Sequence[Node], moved: Mapping[int, int], buffers: Sequence[Buffer] | None = None) -> Graph:
     """The graph of some nodes, with buffers replaced as `moved` says, values that became equal as one, and without what
     neither nodes nor inputs nor outputs use. Numbers are given in the old order."""
@@ -45,18 +51,13 @@ def rebuild(graph: Graph, nodes: Sequence[Node], moved: Mapping[int, int], buffe
     kept_buffers = sorted({values[index].buffer for index in kept})
     buffer_number = {old: new for new, old in enumerate(kept_buffers)}
 
-    def argument(arg: Arg) -> Arg:
-        if isinstance(arg, Ref):
-            return Ref(number[arg.value])
-        return tuple(map(argument, arg)) if isinstance(arg, tuple) else arg
-
     def numbers(old: Sequence[int]) -> tuple[int, ...]:
         return tuple(number[value] for value in old)
 
     return Graph(
         tuple(buffers[old] for old in kept_buffers),
         tuple(_in(buffer_number[values[old].buffer], values[old]) for old in kept),
-        tuple(Node(n.op, tuple(map(argument, n.args)), numbers(n.outs), numbers(n.writes), n.source) for n in nodes),
+        tuple(Node(n.op, tuple([_renumbered(arg, number) for arg in n.args]), numbers(n.outs), numbers(n.writes), n.source) for n in nodes),
         numbers(graph.inputs),
         numbers(graph.outputs),
         {buffer_number[old]: constant for old, constant in graph.constants.items() if old in buffer_number},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._tensor import broadcast_shapes
+from flambeau.nn.functional._dropout import check_p
 
 __all__ = ["scaled_dot_product_attention"]
 
@@ -38,6 +39,7 @@ def scaled_dot_product_attention(
         later = ops.tril(ops.ones((query.shape[-2], key.shape[-2]), dtype=_C.bool, device=query.device)).logical_not()
         attn_mask = attn_mask.masked_fill(later, False if attn_mask.dtype is _C.bool else float("-inf"))
         is_causal = False
+    check_p("scaled_dot_product_attention", dropout_p)
     composed = dropout_p > 0.0 or (attn_mask is not None and attn_mask.requires_grad)
     if not composed:
         try:

@@ -242,7 +242,7 @@ def gaussian_nll_loss(
         if low < 0:
             raise ArgumentError(f"{op}: var has an element {low:g}; expected variances >= 0")
     with no_grad():
-        floor = var.detach().clamp(min=eps) - var.detach()
+        floor = (eps - var.detach()).clamp(min=0)
     var = var + floor
     input, target = both
     loss = 0.5 * (var.log() + (input - target) ** 2 / var)

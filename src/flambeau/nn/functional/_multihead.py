@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
-from flambeau._errors import AssertedTypeError
+from flambeau._errors import AssertedArgumentError, AssertedTypeError
 from flambeau._warn import warn
 from flambeau.amp.autocast_mode import _cast
 
@@ -84,6 +84,8 @@ def multi_head_attention_forward(
         raise _C.ArgumentError(f"{op}: is_causal=True is a hint and needs the mask itself in attn_mask")
     if query.shape[-1] != embed_dim_to_check:
         raise ShapeError(f"{op}: query has {query.shape[-1]} features; expected {embed_dim_to_check}")
+    if (bias_k is None) != (bias_v is None):
+        raise AssertedArgumentError(f"{op}: only one of bias_k and bias_v is given; expected both or none")
     if embed_dim_to_check % num_heads:
         raise _C.ArgumentError(f"{op}: {embed_dim_to_check} features do not divide by num_heads = {num_heads}")
     if not batched:

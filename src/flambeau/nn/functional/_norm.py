@@ -76,8 +76,13 @@ def instance_norm(
 
     Shape: [N, C, *].
 
+    Raises:
+        ValueError: one position per channel, or only one of the running statistics.
+
     Source: Ulyanov et al. 2016.
     """
+    if (running_mean is None) != (running_var is None):
+        raise ArgumentError("instance_norm: only one of running_mean and running_var is given; expected both or none")
     if not use_input_stats:
         return ops.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     n, c = input.shape[:2]

@@ -5,6 +5,7 @@ Over three dimensions a window is a box, so maxima and means are taken over [H, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, Literal, overload
@@ -423,14 +424,23 @@ def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int | None] |
     return batched(name, (lambda x: _max_of_boxes(x, over_planes, over_depth)) if return_indices else values, 3, input)
 
 
+def extreme_pool(pool: Callable[..., Any], x: Tensor, p: float, kernel: Any, stride: Any, ceil_mode: bool) -> Tensor:
+    """What the norm over windows becomes for p = inf or -inf."""
+    if p > 0:
+        return pool(x.abs(), kernel, stride, 0, 1, ceil_mode)  # type: ignore[no-any-return]
+    return -pool(-x.abs(), kernel, stride, 0, 1, ceil_mode)  # type: ignore[no-any-return]
+
+
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The norm (sum x^p)^(1/p) over windows; NaN where an odd p leaves a sum below 0.
+    """The norm (sum x^p)^(1/p) over windows; NaN where an odd p leaves a sum below 0. p = inf takes the largest |x|, -inf the smallest.
 
     Shape: [N, C, H, W] or [C, H, W].
     """
     kh, kw = (int(kernel_size), int(kernel_size)) if isinstance(kernel_size, (int, Integral)) else kernel_size
+    if math.isinf(norm_type):
+        return extreme_pool(max_pool2d, input, norm_type, (kh, kw), stride, ceil_mode)
     mean = avg_pool2d(ops.pow(input, norm_type), (kh, kw), stride, 0, ceil_mode)
     # relu stops the root's infinite slope at 0, where the gradient is 0.
     signed = mean.sign() * ops.relu(mean.abs())

@@ -54,6 +54,9 @@ def _several(op: str, name: str, value: Any, axes: int) -> tuple[Any, ...]:
 
 def _lp_pool(op: str, x: Tensor, p: float, kernel: Any, stride: int | Sequence[int] | None, ceil_mode: bool, axes: int) -> Tensor:
     sizes = _several(op, "kernel_size", kernel, axes)
+    if math.isinf(p):
+        pool = _pooling.max_pool1d if axes == 1 else _pooling.max_pool3d
+        return _pooling.extreme_pool(pool, x, p, sizes, stride, ceil_mode)
     pool = _pooling.avg_pool1d if axes == 1 else _pooling.avg_pool3d
     mean = pool(ops.pow(x, p), sizes, stride, 0, ceil_mode)
     # relu stops the root's infinite slope at 0, where the gradient is 0.
@@ -65,7 +68,7 @@ def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The norm (sum x^p)^(1/p) over windows; NaN where an odd p leaves a sum below 0.
+    """The norm (sum x^p)^(1/p) over windows; NaN where an odd p leaves a sum below 0. p = inf takes the largest |x|, -inf the smallest.
 
     Shape: [N, C, L] or [C, L].
     """
@@ -76,7 +79,7 @@ def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The norm (sum x^p)^(1/p) over windows; NaN where an odd p leaves a sum below 0.
+    """The norm (sum x^p)^(1/p) over windows; NaN where an odd p leaves a sum below 0. p = inf takes the largest |x|, -inf the smallest.
 
     Shape: [N, C, D, H, W] or [C, D, H, W].
     """

@@ -194,6 +194,9 @@ def interpolate(
     else:
         each: Any = [size] * n if isinstance(size, (int, Integral)) or getattr(size, "ndim", 1) == 0 else list(size)
         sizes = [int(s) if isinstance(s, Tensor) else s for s in each]
+    if max(sizes) >= 1 << 31:
+        got = f"input shape {list(input.shape)} becomes positions {sizes}"
+        raise ShapeError(f"interpolate: {got}; expected fewer than 2**31 along each axis")
     if min(*have, *sizes) < 1:
         raise ShapeError(
             f"interpolate: input shape {list(input.shape)} becomes positions {sizes}; expected at least one "

@@ -42,6 +42,8 @@ class Unflatten(Module):
         super().__init__()
         if not isinstance(dim, int):
             raise TypeError(f"Unflatten: dim = {dim!r}; expected an int")
+        if not isinstance(unflattened_size, (tuple, list)) or not all(isinstance(n, (int, Integral)) for n in unflattened_size):
+            raise TypeError(f"Unflatten: unflattened_size = {unflattened_size!r}; expected a tuple of ints")
         self.dim = dim
         self.unflattened_size = unflattened_size
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 from flambeau._C import Tensor
 from flambeau._warn import warn
 from flambeau.nn import functional as F
@@ -150,6 +152,8 @@ class HuberLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
+        if not isinstance(delta, (int, float, Real)):
+            raise TypeError(f"HuberLoss: delta is a {type(delta).__name__}; expected a float")
         self.delta = delta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:

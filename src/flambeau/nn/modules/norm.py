@@ -277,7 +277,10 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 def _shape(normalized_shape: Any) -> tuple[int, ...]:
-    return (int(normalized_shape),) if isinstance(normalized_shape, (int, Integral)) else tuple(normalized_shape)
+    shape = (int(normalized_shape),) if isinstance(normalized_shape, (int, Integral)) else tuple(normalized_shape)
+    if not shape:
+        raise ShapeError(f"normalized_shape = {normalized_shape!r}; expected at least one size")
+    return shape
 
 
 class LayerNorm(_Affine):

@@ -141,10 +141,13 @@ class RNNBase(Module):
             raise ValueError(f"{name}: proj_size = {proj_size}; expected 0, only LSTM has projections")
         if not 0 <= proj_size < max(hidden_size, 1):
             raise ValueError(f"{name}: proj_size = {proj_size}; expected 0 <= proj_size < hidden_size = {hidden_size}")
-        if hidden_size <= 0 or num_layers <= 0:
+        if input_size <= 0 or hidden_size <= 0 or num_layers <= 0:
             raise ValueError(
-                f"{name}: hidden_size = {hidden_size}, num_layers = {num_layers}; expected > 0"
+                f"{name}: input_size = {input_size}, hidden_size = {hidden_size}, num_layers = {num_layers}; expected > 0"
             )
+        for what, flag in (("bias", bias), ("batch_first", batch_first)):
+            if type(flag) is not bool:
+                raise TypeError(f"{name}: {what} is a {type(flag).__name__}; expected a bool")
         check_p(name, dropout)
         if dropout > 0 and num_layers == 1:
             warn(f"{name}: dropout = {dropout} acts between layers and there is only one")
@@ -587,7 +590,7 @@ class RNNCellBase(Module):
 
     def reset_parameters(self) -> None:
         """Draws U(-k, k), k = 1 / sqrt(hidden_size)."""
-        bound = 1.0 / math.sqrt(self.hidden_size)
+        bound = 1.0 / math.sqrt(max(self.hidden_size, 1))
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 

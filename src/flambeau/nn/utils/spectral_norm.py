@@ -13,7 +13,7 @@ from flambeau.autograd import no_grad
 from flambeau.nn.functional import normalize
 from flambeau.nn.module import Module
 from flambeau.nn.parameter import Parameter
-from flambeau.nn.utils.weight_norm import _find, _take
+from flambeau.nn.utils.weight_norm import _find, _find_weight, _take
 
 
 class SpectralNorm:
@@ -73,12 +73,12 @@ def spectral_norm(
     if dim is None:
         dim = 1 if type(module).__name__.startswith("ConvTranspose") else 0
     hook = SpectralNorm(name, n_power_iterations, dim, eps)
-    weight = _take(module, "spectral_norm", name)
+    weight = _find_weight(module, "spectral_norm", name)
     with no_grad():
         rows, columns = hook.matrix(weight.detach()).shape
         u = normalize(ops.empty(rows, dtype=weight.dtype).normal_(0, 1), dim=0, eps=eps)
         v = normalize(ops.empty(columns, dtype=weight.dtype).normal_(0, 1), dim=0, eps=eps)
-    module.register_parameter(name + "_orig", weight)
+    module.register_parameter(name + "_orig", _take(module, "spectral_norm", name))
     setattr(module, name, weight.detach())
     module.register_buffer(name + "_u", u)
     module.register_buffer(name + "_v", v)

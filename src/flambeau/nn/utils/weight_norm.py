@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau._errors import no_such_axis
+from flambeau._info import whole_number
 from flambeau._no_tensor import wants_tensors
 from flambeau._warn import warn
 from flambeau.nn.module import Module
@@ -20,7 +22,11 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int | None = 0) -> Tensor:
     """The norms of the slices along `dim`, with the other axes of size 1; None or -1 takes all."""
     if dim is None or dim == -1:
         return ops.norm(v, pow)
-    others = [d for d in range(v.ndim) if d != dim % v.ndim]
+    axis = whole_number("norm_except_dim", "dim", dim)
+    if not -v.ndim <= axis < v.ndim:
+        raise no_such_axis("norm_except_dim", "dim", axis, v.shape)
+    axis %= v.ndim
+    others = [d for d in range(v.ndim) if d != axis]
     return ops.norm(v, pow, others, keepdim=True) if others else v.abs()
 
 
@@ -47,12 +53,17 @@ def _find(module: Module, kind: type, name: str) -> int | None:
     return None
 
 
-def _take(module: Module, what: str, name: str) -> Parameter:
+def _find_weight(module: Module, what: str, name: str) -> Parameter:
     weight = module._parameters.get(name)
     if weight is None:
         raise ValueError(f"{what}: {type(module).__name__} has no parameter '{name}'")
-    del module._parameters[name]
     return weight  # type: ignore[no-any-return]
+
+
+def _take(module: Module, what: str, name: str) -> Parameter:
+    weight = _find_weight(module, what, name)
+    del module._parameters[name]
+    return weight
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
@@ -73,8 +84,9 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
         raise RuntimeError(f"weight_norm: '{name}' of {type(module).__name__} is normalised already")
     warn("`nn.utils.weight_norm` is deprecated in favor of `nn.utils.parametrizations.weight_norm`", FutureWarning)
     hook = WeightNorm(name, dim)
+    lengths = norm_except_dim(_find_weight(module, "weight_norm", name).detach(), 2, dim)
     weight = _take(module, "weight_norm", name).detach()
-    module.register_parameter(name + "_g", Parameter(norm_except_dim(weight, 2, dim)))
+    module.register_parameter(name + "_g", Parameter(lengths))
     module.register_parameter(name + "_v", Parameter(weight))
     setattr(module, name, hook.compute_weight(module))
     module.register_forward_pre_hook(hook)
