@@ -55,8 +55,8 @@ def _several(op: str, name: str, value: Any, axes: int) -> tuple[Any, ...]:
 def _lp_pool(op: str, x: Tensor, p: float, kernel: Any, stride: int | Sequence[int] | None, ceil_mode: bool, axes: int) -> Tensor:
     sizes = _several(op, "kernel_size", kernel, axes)
     if math.isinf(p):
-        pool = _pooling.max_pool1d if axes == 1 else _pooling.max_pool3d
-        return _pooling.extreme_pool(pool, x, p, sizes, stride, ceil_mode)
+        extreme = _pooling.max_pool1d if axes == 1 else _pooling.max_pool3d
+        return _pooling.extreme_pool(extreme, x, p, sizes, stride, ceil_mode)
     pool = _pooling.avg_pool1d if axes == 1 else _pooling.avg_pool3d
     mean = pool(ops.pow(x, p), sizes, stride, 0, ceil_mode)
     # relu stops the root's infinite slope at 0, where the gradient is 0.
