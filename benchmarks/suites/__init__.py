@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from suites import bandwidth, kernels, memory, ops, overhead, training
+from suites import bandwidth, kernels, kinds, memory, ops, overhead, training
 from suites.case import Case
 
 SUITES: dict[str, list[Case]] = {
@@ -14,6 +14,7 @@ SUITES: dict[str, list[Case]] = {
     "kernels": kernels.CASES,
     "memory": memory.CASES,
     "ops": ops.CASES,
+    "kinds": kinds.CASES,
     "bandwidth": bandwidth.CASES,
 }
 DEFAULT = ("overhead", "training", "kernels", "memory")  # of `--suite all`; the others take minutes of their own

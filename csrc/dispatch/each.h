@@ -32,17 +32,18 @@ struct TileLoops {
   TileFn half_bits = nullptr;     // over the bits of 16-bit floats of either kind; null: those are computed as floats
 };
 
-// Which types of one byte a loop over uint8 computes without widening them.
+// Which types of one byte a loop over uint8 computes without widening them. Where there is one there is another over int16.
 enum class Bytes : uint8_t {
   None,
   Ints,
-  All,  // bool, too
+  All,    // bool, too
+  Order,  // uint8 and bool: what is computed depends on which is larger
   Bits  // none; but what is made of uint64 depends on its bits alone, or on nothing
 };
 
 // The loops of one op for the processor at hand.
 struct EachKernel {
-  TileFn all[7], single[7], first[7];  // float, double, int32, int64, uint8, complex of float, of double
+  TileFn all[8], single[8], first[8];  // float, double, int32, int64, uint8, complex of float, of double, int16
   bool bool_out;
   Bytes bytes;
   RegisterRuns registers;
@@ -54,6 +55,7 @@ struct EachKernel {
                   : compute == DType::Int64     ? 3
                   : compute == DType::Complex64 ? 5
                   : is_complex(compute)         ? 6
+                  : compute == DType::Int16     ? 7
                                                 : 4;
     return {all[i], single[i], first[i], bool_out, compute == DType::Float32 && registers.of ? &registers : nullptr,
             compute == DType::Float32 ? half_bits : nullptr};

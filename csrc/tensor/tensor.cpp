@@ -1,5 +1,9 @@
 #include "tensor/tensor.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "base/error.h"
 
 namespace fl {
@@ -146,6 +150,64 @@ bool is_dense(const Tensor& x) {
     expected *= x.sizes()[i];
   }
   return true;
+}
+
+bool shares_places(const Tensor& x) {
+  const std::optional<Reach> reached = x.numel() > 0 ? reach(x.sizes(), x.strides(), 0) : std::nullopt;
+  if (!reached) return false;
+  if (x.numel() > reached->end - reached->first) return true;
+  Dims order;
+  for (int i = 0; i < x.ndim(); ++i)
+    if (x.size(i) > 1) order.push_back(i);
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return x.stride(static_cast<int>(a)) < x.stride(static_cast<int>(b)); });
+  int64_t beyond = 1;  // a step of an axis that is at least this leads past all that the axes before it reach
+  bool apart = true;
+  for (const int64_t k : order) {
+    const int i = static_cast<int>(k);
+    apart = apart && x.stride(i) >= beyond;
+    beyond += (x.size(i) - 1) * x.stride(i);
+  }
+  if (apart) return false;
+  std::vector<char> taken(static_cast<size_t>(reached->end - reached->first));
+  Dims at(x.ndim());
+  for (int64_t e = 0; e < x.numel(); ++e) {
+    int64_t place = -reached->first, rest = e;
+    for (int i = x.ndim() - 1; i >= 0; --i) {
+      place += rest % x.size(i) * x.stride(i);
+      rest /= x.size(i);
+    }
+    if (std::exchange(taken[static_cast<size_t>(place)], 1)) return true;
+  }
+  return false;
+}
+
+Dims dense_strides_like(const Tensor& x) {
+  if (is_dense(x)) return x.strides();
+  const int n = x.ndim();
+  const auto outside = [&](int64_t a, int64_t b) {  // > 0: axis a lies outside of b; 0: nothing says so
+    const int64_t at = x.stride(static_cast<int>(a)), bt = x.stride(static_cast<int>(b));
+    if (at == 0 || bt == 0) return 0;
+    if (at != bt) return at < bt ? -1 : 1;
+    return x.size(static_cast<int>(a)) > x.size(static_cast<int>(b)) ? 1 : 0;
+  };
+  Dims order;  // the innermost axis first
+  for (int axis = n - 1; axis >= 0; --axis) order.push_back(axis);
+  for (int i = 1; i < n; ++i)
+    for (int moved = i, other = i - 1; other >= 0; --other) {
+      const int verdict = outside(order[other], order[moved]);
+      if (verdict < 0) break;
+      if (verdict == 0) continue;
+      std::swap(order[other], order[moved]);
+      moved = other;
+    }
+  Dims strides(n);
+  int64_t step = 1;
+  for (const int64_t k : order) {
+    const int axis = static_cast<int>(k);
+    strides[axis] = step;
+    step *= std::max<int64_t>(x.size(axis), 1);
+  }
+  return strides;
 }
 
 }  // namespace fl

@@ -155,5 +155,9 @@ inline Tensor alias(const Tensor& x) { return Tensor(make_ref<TensorImpl>(*x.imp
 
 // True iff no two indices of the tensor share an element and its elements fill an interval.
 bool is_dense(const Tensor& x);
+// True iff two of its elements are one. Its memory is large enough for its geometry.
+bool shares_places(const Tensor& x);
+// x's strides where it is dense, else those of a dense tensor whose axes lie in the order of x's, as far as their strides say one.
+Dims dense_strides_like(const Tensor& x);
 
 }  // namespace fl

@@ -2,6 +2,7 @@
 #include "wrappers/checks_index.h"
 
 #include <atomic>
+#include <limits>
 
 #include "dispatch/geometry.h"
 #include "wrappers/warn.h"
@@ -244,6 +245,13 @@ void floating(const char* op, const Tensor& x) {
 
 void range(const char* op, const char* low_name, double low, const char* high_name, double high) {
   if (!(low <= high)) raise<ArgumentError>(op, ": ", low_name, " = ", low, ", ", high_name, " = ", high, "; expected ", low_name, " <= ", high_name);
+}
+
+void finite_width(const char* op, const Tensor& x, double low, double high) {
+  const DType t = to_real(x.dtype());
+  const double most = t == DType::Float16 ? 65504.0 : t == DType::Float64 ? std::numeric_limits<double>::max() : static_cast<double>(std::numeric_limits<float>::max());
+  if (!(high - low <= most))
+    raise<ArgumentError>(op, ": from = ", low, ", to = ", high, "; expected to - from <= ", most, ", the largest number of ", x.dtype());
 }
 
 void padding(const char* op, const Tensor& x, IntList pad) {

@@ -66,6 +66,7 @@ void half_of(const char* op, const char* arg, int64_t points, const Tensor& x, i
 void whole_of(const char* op, const char* arg, int64_t n, const Tensor& x, int64_t dim);
 void pairs(const char* op, const Tensor& x);  // whose last axis can be the parts of complex numbers
 void range(const char* op, const char* low_name, double low, const char* high_name, double high);
+void finite_width(const char* op, const Tensor& x, double low, double high);
 
 // Predicates of conditions (`when`): they throw nothing.
 // Whether elements of x have more than 16 bits, so that a value near a limit is told from the limit.

@@ -32,7 +32,7 @@ Tensor without_repeats(const Tensor& x) {
 static Tensor dense(const Tensor& index) {
   Tensor x = without_repeats(index);
   if (is_dense(x)) return x;
-  Tensor copy = empty(x.sizes(), x.dtype());
+  Tensor copy = empty_strided(x.sizes(), dense_strides_like(x), x.dtype());
   copy_elements(copy, x);
   return copy;
 }

@@ -86,12 +86,11 @@ Tensor filled(const char* op, IntList size, Scalar value, DType dtype, std::opti
   return made(std::move(y), grad);
 }
 
-// A new tensor with x's strides where x is dense, as PyTorch's _like functions make them.
+// A new tensor whose axes lie in the order of x's, as PyTorch's _like functions make them.
 Tensor like(const Tensor& x, std::optional<DType> dtype, std::optional<Device> device) {
   const Device where = device.value_or(x.device());
   require_device(where);
-  Tensor y = is_dense(x) ? fl::empty_strided(x.sizes(), x.strides(), dtype.value_or(x.dtype()), where)
-                         : fl::empty(x.sizes(), dtype.value_or(x.dtype()), where);
+  Tensor y = fl::empty_strided(x.sizes(), dense_strides_like(x), dtype.value_or(x.dtype()), where);
   y.impl()->inference = thread_modes().inference;
   return y;
 }

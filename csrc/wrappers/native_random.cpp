@@ -1,10 +1,13 @@
 #include "base/error.h"
+#include "dispatch/each.h"
+#include "graph/recorder.h"
 #include "wrappers/checks.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
 #include "native/rand.h"
 #include "native/randn.h"
 #include "op/add.h"
+#include "op/amin.h"
 #include "op/bernoulli.h"
 #include "op/bernoulli_.h"
 #include "op/binomial_draws.h"
@@ -78,7 +81,21 @@ Tensor randperm(int64_t n, Generator* g, OptType dtype, OptDevice device) {
     op::randperm_(y, g);
   });
 }
+namespace {
+
+void require_deviations(const Tensor& std) {
+  if (std.is_meta() || std.numel() == 0 || is_complex(std.dtype())) return;
+  graph::note_read("normal looks at its deviations");
+  const Tensor found = op::amin(alias(std), std::nullopt, false);
+  double least;
+  convert_elements(&least, DType::Float64, found.data(), found.dtype(), 1);
+  if (!(least >= 0)) raise<ArgumentError>("normal: std has an element ", least, "; normal expects all elements of std >= 0.0");
+}
+
+}  // namespace
+
 Tensor normal(const Tensor& mean, const Tensor& std, Generator* g) {
+  require_deviations(std);
   Tensor z = op::add(op::zeros_like(mean), op::zeros_like(std));
   op::normal_(z, 0.0, 1.0, g);
   return op::add(op::mul(z, std), mean);
@@ -89,6 +106,7 @@ Tensor normal(const Tensor& mean, double std, Generator* g) {
   return op::add(z, mean);
 }
 Tensor normal(double mean, const Tensor& std, Generator* g) {
+  require_deviations(std);
   Tensor z = op::empty_like(std);
   op::normal_(z, 0.0, 1.0, g);
   return op::add(op::mul(z, std), mean);

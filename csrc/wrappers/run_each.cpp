@@ -55,24 +55,28 @@ constexpr int kMaxEach = 8;
 DType each::loop_type(const EachKernel& kernel, const char* op, DType type, const Operand* in, int n, const Scalar* params) {
   const DType compute = compute_type(type);
   if (is_inexact(compute)) return compute;
-  if (type == DType::UInt64 && kernel.bytes == Bytes::None) raise<DTypeError>(op, ": not defined for uint64; cast to int64 (numbers below 2**63) or float64 first");
+  if (type == DType::UInt64 && (kernel.bytes == Bytes::None || kernel.bytes == Bytes::Order)) raise<DTypeError>(op, ": not defined for uint64; cast to int64 (numbers below 2**63) or float64 first");
   DType wide = compute;
-  bool bytes = item_size(type) == 1 && (kernel.bytes == Bytes::All || (kernel.bytes == Bytes::Ints && type != DType::Bool));
+  const bool modular = kernel.bytes == Bytes::Ints || kernel.bytes == Bytes::All, order = kernel.bytes == Bytes::Order;
+  // Whether there is a loop over the type itself, or over bytes.
+  bool narrow = type == DType::Bool    ? kernel.bytes == Bytes::All || order
+                : type == DType::Int8  ? modular
+                : type == DType::UInt8 || type == DType::Int16 ? modular || order
+                                       : false;
   for (int k = 0; k < n; ++k) {
     if (in[k].is_tensor()) continue;
     const Scalar v = in[k].number();
-    const bool modular = kernel.bytes == Bytes::Ints || kernel.bytes == Bytes::All;
     if (modular && !kernel.bool_out && type != DType::UInt64 && !v.is_float() && !v.is_complex()) continue;
     if (kernel.bytes == Bytes::Bits && !kernel.bool_out && type != DType::UInt64) check::fits(op, "number", type, v);
     else if (!kernel.bool_out || type == DType::UInt64) check::holds_exactly(op, "number", type, v);
     else if (!holds(compute, v)) wide = DType::Int64;
-    bytes = bytes && holds(type, v);
+    narrow = narrow && holds(type, v);
   }
   if (!kernel.bool_out) {
     check::fits(op, "factor", compute, *params);
-    bytes = bytes && holds(type, *params);
+    narrow = narrow && holds(type, *params);
   }
-  return bytes ? DType::UInt8 : wide;
+  return !narrow ? wide : type == DType::Int16 ? DType::Int16 : DType::UInt8;
 }
 
 // Strides of x in a broadcast shape: 0 where its axis is 1 or missing.
@@ -379,6 +383,9 @@ void run_each_into(const EachKernel& kernel, const char* op, DType result, DType
   const TileLoops loops = kernel.get(compute);
   if (!loops.all) no_such_type(op, type);
   check_fits_into(op, in, n, out);
+  if (!out.is_contiguous() && shares_places(out))
+    raise<ArgumentError>(op, ": more than one element of the written tensor lies at the same place (shape ", out.sizes(), ", strides ", out.strides(),
+                         ", from as_strided or unfold?), which would be written more than once; clone() it first");
   if (kind_of(result) > kind_of(out.dtype()))
     raise<DTypeError>(op, ": result type ", result, " can't be cast to the desired output type ", out.dtype(), " of x; cast x first");
   if (out.is_meta() || out.numel() == 0 || graph::recording()) return;

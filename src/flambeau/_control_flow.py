@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau._C import ArgumentError, Tensor
+from flambeau._no_tensor import wants_tensors
 
 
 def _decided(op: str, value: Any) -> bool:
@@ -16,6 +17,7 @@ def _decided(op: str, value: Any) -> bool:
     return bool(value)
 
 
+@wants_tensors
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any] = ()) -> Any:
     """`true_fn(*operands)` where `pred` is true, else `false_fn(*operands)`. Gradients go through the branch that was taken.
 
@@ -28,6 +30,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     return (true_fn if _decided("cond", pred) else false_fn)(*operands)
 
 
+@wants_tensors
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Sequence[Any]) -> tuple[Any, ...]:
     """What becomes of the inputs by `inputs = body_fn(*inputs)` while `cond_fn(*inputs)` is true.
 

@@ -10,6 +10,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import no_such_axis
 from flambeau._info import whole_number
+from flambeau._no_tensor import wants_tensors
 from flambeau._out import takes_out
 from flambeau._spelled import spelled
 
@@ -127,6 +128,7 @@ def _filled(op: str, x: Tensor, draw: Callable[[Tensor], Tensor], generator: Any
     return ops.copy_(x, draw(uniform))
 
 
+@wants_tensors
 def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fills with draws of the density sigma / (pi (sigma^2 + (x - median)^2))."""
     if not sigma > 0:
@@ -134,6 +136,7 @@ def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator:
     return _filled("cauchy_", self, lambda u: median + sigma * ops.tan((u - 0.5) * 3.141592653589793), generator)
 
 
+@wants_tensors
 def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
     """Fills with exponentials of normal draws of that mean and standard deviation."""
     if not std > 0:
@@ -141,6 +144,7 @@ def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator:
     return _filled("log_normal_", self, lambda u: ops.exp(u.normal_(mean, std, generator=generator)), generator)
 
 
+@wants_tensors
 def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
     """Fills with the numbers of tries until one of probability p succeeds."""
     if not 0 < p < 1:

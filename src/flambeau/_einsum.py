@@ -14,6 +14,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import no_such_axis
+from flambeau._no_tensor import wants_tensors
 from flambeau._out import deliver
 
 _LABELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -186,6 +187,7 @@ def _contraction(a: _Shape, b: _Shape, left: _Shape, right: _Shape) -> _Plan:
     return plan
 
 
+@wants_tensors
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
     """Sum of products over several axes of both tensors.
 
@@ -300,6 +302,7 @@ def _summation(equation: str, shapes: tuple[_Shape, ...]) -> _Plan:
     return plan
 
 
+@wants_tensors
 def einsum(equation: Any, *operands: Any) -> Tensor:
     """Einstein summation: products of operands summed over the labels that are missing from the output.
 

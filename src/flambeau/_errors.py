@@ -34,6 +34,46 @@ class NoTensorError(TypeError, AttributeError):
     """Something else in the place of a tensor (or of another object), where PyTorch reads an attribute that it does not have."""
 
 
+class MisfitError(TypeError):
+    """An argument that an operation of Python's did not take, with the argument's name; its kinds are also what the operation raised."""
+
+
+class _NoAttribute(MisfitError, AttributeError):
+    pass
+
+
+class _NoIndex(MisfitError, IndexError):
+    pass
+
+
+class _NoKey(MisfitError, KeyError):
+    __str__ = Exception.__str__
+
+
+class _NoDivisor(ArgumentError, ZeroDivisionError):
+    pass
+
+
+class _NoRoom(ArgumentError, OverflowError):
+    pass
+
+
+_MISFITS: dict[type[Exception], type[Exception]] = {
+    AttributeError: _NoAttribute,
+    IndexError: _NoIndex,
+    KeyError: _NoKey,
+    OverflowError: _NoRoom,
+    TypeError: MisfitError,
+    ValueError: ArgumentError,
+    ZeroDivisionError: _NoDivisor,
+}
+
+
+def misfit_error(error: Exception, text: str) -> Exception:
+    """An error with this text in the place of `error`; programs that catch that one still catch it."""
+    return _MISFITS[type(error)](text)
+
+
 class RefusedTypeError(TypeError, ValueError, RuntimeError):
     """A value of another type than a transformation of functions takes: PyTorch raises each of the three, depending on the place."""
 

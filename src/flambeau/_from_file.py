@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import ArgumentError, Tensor, ops
+from flambeau._no_tensor import wants_tensors
 from flambeau._tensor import frombuffer
 
 __all__ = ["from_file"]
@@ -26,6 +27,7 @@ class FilePages(mmap.mmap):
         return pages
 
 
+@wants_tensors
 def from_file(
     filename: str | os.PathLike[str], shared: bool | None = None, size: int | None = 0, *, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from typing import Any, Literal, Protocol, overload
 
@@ -12,7 +12,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import no_such_axis
 from flambeau._info import element_type, whole_number
-from flambeau._no_tensor import explained
+from flambeau._no_tensor import explain,  explained, wants_tensors
 from flambeau._out import takes_out
 from flambeau._spelled import spelled
 from flambeau._warn import warn
@@ -35,9 +35,24 @@ def equal(input: Tensor, other: Tensor) -> bool:
     """
     if input is other and not (input.is_floating_point() or input.is_complex()):  # of which a NaN equals nothing
         return True
-    return input.shape == other.shape and bool(ops.all(ops.eq(input, other)).item())
+    if input.shape != other.shape:
+        return False
+    for parts in _beginnings(input, other):
+        if not ops.all(ops.eq(*parts)).item():
+            return False
+    return True
 
 
+def _beginnings(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Some hundred elements of all of them, if they have many more; then all: what differs mostly does so at once."""
+    shape = tensors[0].shape
+    if (numel := shape.numel()) >= 16384 and not tensors[0].is_meta:
+        axis = next(i for i, n in enumerate(shape) if n > 1)
+        yield tuple(t.narrow(axis, 0, max(1, 1024 * shape[axis] // numel)) for t in tensors)
+    yield tensors
+
+
+@wants_tensors
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids of 1-d tensors; `indexing` is 'ij' (matrix; the default, with a warning) or 'xy' (Cartesian)."""
     if indexing is None:
@@ -64,7 +79,11 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     from flambeau._tensor import broadcast_shapes
 
     every = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
-    shapes = [t.shape for t in every]
+    try:
+        shapes = [t.shape for t in every]
+    except AttributeError as error:
+        explain(error, broadcast_tensors, tensors)
+        raise
     shape = broadcast_shapes(*shapes)
     return tuple([t if have == shape else t.expand(shape) for t, have in zip(every, shapes, strict=True)])
 
@@ -114,7 +133,11 @@ def _at_least(dims: int) -> _AtLeast:
     def function(*tensors: Any) -> Any:
         every = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
         if every is not tensors or len(tensors) != 1:
-            return tuple([t if t.ndim >= dims else function(t) for t in every])
+            try:
+                return tuple([t if t.ndim >= dims else function(t) for t in every])
+            except AttributeError as error:
+                explain(error, function, tensors)
+                raise
         x = tensors[0]
         if dims == 3 and x.ndim == 2:
             return x.unsqueeze(-1)
@@ -249,6 +272,7 @@ def is_floating_point(input: Tensor) -> bool:
         raise explained(error, is_floating_point, (input,)) from None
 
 
+@wants_tensors
 def can_cast(from_: Any, to: Any) -> bool:
     """True if values keep their kind: bool to anything, integers to all but bool, floats to floats and complex, complex to complex."""
     return _kind(from_) <= _kind(to)
@@ -480,6 +504,7 @@ def argwhere(input: Tensor) -> Tensor:
     return ops.nonzero(input)
 
 
+@wants_tensors
 def dist(input: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm of the difference."""
     return ops.norm(input - other, p)

@@ -66,6 +66,50 @@ def whole_number(op: str, name: str, value: Any) -> int:
     raise TypeError(f"{op}: {name} = {value!r}; expected an int")
 
 
+def switch(op: str, name: str, value: Any) -> bool:
+    """An argument that is a bool; numbers are taken for what they are worth, as ops of the table take them.
+
+    A function looks for itself first, which costs a plain call next to nothing: `if x is not True and x is not False: x = switch(...)`.
+
+    Raises:
+        TypeError: something else, None and texts too.
+    """
+    if isinstance(value, (bool, int, float)) or (isinstance(value, _C.Tensor) and value.numel() == 1):
+        return bool(value)
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
+        return bool(value)
+    raise TypeError(f"{op}: {name} = {value!r} is a {type(value).__name__}; expected a bool")
+
+
+def a_function(op: str, value: Any, name: str = "func") -> Any:
+    """An argument that is called.
+
+    Raises:
+        TypeError: it can not be.
+    """
+    if not callable(value):
+        raise TypeError(f"{op}: {name} = {value!r} is a {type(value).__name__}; the first argument must be callable")
+    return value
+
+
+def per_axis(op: str, name: str, value: Any, n: int) -> tuple[int, ...]:
+    """An argument that is one int for each of n axes, or one for all of them.
+
+    Raises:
+        TypeError: something else than an int or a list of ints; bools and floats too.
+        ValueError: another number of them.
+    """
+    if type(value) is int:
+        return (value,) * n
+    if isinstance(value, (str, bytes, dict, set)) or not (hasattr(type(value), "__index__") or hasattr(type(value), "__iter__")):
+        raise TypeError(f"{op}: {name} = {value!r} is a {type(value).__name__}; expected an int or {n} of them")
+    alone = not hasattr(type(value), "__iter__") or getattr(value, "ndim", 1) == 0
+    values = (value,) * n if alone else tuple(value)
+    if len(values) != n:
+        raise _C.ArgumentError(f"{op}: {name} = {value}; expected one int or {n}")
+    return tuple(v if type(v) is int else whole_number(op, name, v) for v in values)
+
+
 class finfo:
     """Limits of a floating point type: bits, eps, max, min, tiny, smallest_normal, resolution; of a complex one, of its parts.
 

@@ -6,6 +6,7 @@ from numbers import Integral
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._no_tensor import wants_tensors
 from flambeau.linalg import qr, svd
 
 MOST_ITERATIONS = 1000
@@ -31,6 +32,7 @@ def _basis(A: Tensor, q: int, niter: int) -> Tensor:
     return Q  # type: ignore[no-any-return]
 
 
+@wants_tensors
 def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """U, S, V of the q largest singular values of A (or A - M), approximately: A is about U diag(S) V^H.
 
@@ -64,6 +66,7 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     return (V, S, U) if wide else (U, S, V)
 
 
+@wants_tensors
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     """`svd_lowrank` of data, an observation in each row, without the mean of each column: V [..., n, q] are the principal directions.
 

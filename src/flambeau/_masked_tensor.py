@@ -18,6 +18,7 @@ from flambeau import _C
 from flambeau import _masked_functions as masked
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import strided
+from flambeau._no_tensor import wants_tensors
 
 # What the core itself can answer.
 _GEOMETRY = frozenset(
@@ -447,6 +448,7 @@ class MaskedTensor(Tensor):
             raise ValueError("item: the element does not count; use get_data() or to_tensor(value)")
         return self._masked_data.item()
 
+    @wants_tensors
     def __deepcopy__(self, memo: dict[int, Any]) -> MaskedTensor:
         if not self.is_leaf:
             raise _C.AutogradError(

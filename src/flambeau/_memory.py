@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._no_tensor import wants_tensors
 from flambeau._units import bytes_text
 
 if TYPE_CHECKING:
     from flambeau.nn import Module
 
 
+@wants_tensors
 def memory_summary(model: Module | None = None, row_limit: int = 20) -> str:
     """Memory as a table: bytes in use and held, now and at most, and counts of the allocator.
 

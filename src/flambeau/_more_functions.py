@@ -138,6 +138,9 @@ def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tens
         raise TypeError(f"float_power: input = {input!r}, exponent = {exponent!r}; expected a tensor among them")
     is_complex = any(v.is_complex() if isinstance(v, Tensor) else isinstance(v, complex) for v in (input, exponent))
     wide: Any = _C.complex128 if is_complex else _C.float64
+    for name, v in (("input", input), ("exponent", exponent)):
+        if not isinstance(v, Tensor | complex) and (isinstance(v, str) or not hasattr(type(v), "__float__") and not hasattr(type(v), "__index__")):
+            raise TypeError(f"float_power: {name} = {v!r} is a {type(v).__name__}; expected a tensor or a number")
     a, b = (v.to(wide) if isinstance(v, Tensor) else v if isinstance(v, complex) else float(v) for v in (input, exponent))
     return deliver("float_power", ops.pow(a, b), out)  # type: ignore[no-any-return]
 
@@ -218,6 +221,7 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     return multigammaln(input, p, out=out)
 
 
+@wants_tensors
 def range(  # noqa: A001
     start: float = 0,
     end: float | None = None,
@@ -244,6 +248,7 @@ def range(  # noqa: A001
     return found.requires_grad_() if requires_grad else found
 
 
+@wants_tensors
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """For positions in a flattened tensor of this shape, their indices along each axis.
 

@@ -1,53 +1,187 @@
-"""Something else in the place of a tensor, for functions in Python: the error names the function and the argument.
+"""Arguments that mean nothing, for functions in Python: the error names the function and the argument.
 
 Functions of the table convert their arguments and refuse one at once. A function in Python meets a list or None where it first asks for a
-shape, and what leaves it is "'list' object has no attribute 'shape'". To look at each argument first would cost every call; so a function
-(or a decorator that wraps it anyway) catches the AttributeError, and `explained` looks which argument it was.
+shape, and what leaves it is "'list' object has no attribute 'shape'", "'float' object is not iterable" or "division by zero". To look at
+each argument first would cost every call; so a function (or a decorator that wraps it anyway) catches `CONFUSED`, and `explained` looks
+which argument is not what its annotation says.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import os
+import re
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from flambeau._C import Tensor
-from flambeau._errors import NoTensorError
+from flambeau._errors import NoTensorError, misfit_error
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# What Python itself raises where an operation does not fit its operands.
+CONFUSED = (AttributeError, TypeError, ValueError, IndexError, KeyError, ArithmeticError)
+_PLAIN = frozenset({AttributeError, TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError})
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_NAMED = re.compile(r"[\w.]+(\(\))?: ")  # how texts of this library begin
+
+
+def is_pythons_own(error: BaseException) -> bool:
+    """Whether an operation of this library's Python code failed, and nobody raised the error by hand or named a function in its text."""
+    return not _NAMED.match(str(error)) and _failed_here(error)
+
+
+def _failed_here(error: BaseException) -> bool:
+    if type(error) not in _PLAIN:
+        return False
+    trace = error.__traceback__
+    if trace is None:
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    if not code.co_filename.startswith(_HERE):
+        return False
+    import dis
+
+    return dis.opname[code.co_code[trace.tb_lasti]] != "RAISE_VARARGS"
+
+
+# ---------------------------------------------------------------- whether a value is what an annotation says
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.numel() == 1 and not value.is_floating_point() and not value.is_complex()
+    return hasattr(type(value), "__index__")
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.numel() == 1 and not value.is_complex()
+    kind = type(value)
+    return (hasattr(kind, "__float__") or hasattr(kind, "__index__")) and not isinstance(value, (str, bytes))
+
+
+def _is_several(one: Callable[[Any], bool], value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.ndim == 1
+    return not isinstance(value, (str, bytes, dict)) and isinstance(value, Iterable) and all(one(part) for part in _held(value))
+
+
+def _held(value: Any) -> Iterable[Any]:
+    """What lies in a list or tuple; what else is iterated over once only is not looked at."""
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "Tensor": (lambda v: isinstance(v, Tensor), "a Tensor"),
+    "int": (_is_whole, "an int"),
+    "float": (_is_number, "a number"),
+    "bool": (lambda v: isinstance(v, (bool, int, float)) or _is_number(v), "a bool"),
+    "str": (lambda v: isinstance(v, str), "a str"),
+    "None": (lambda v: v is None, "None"),
+    "Module": (lambda v: hasattr(type(v), "named_modules"), "a Module"),
+}
+_SEVERAL = re.compile(r"(?:Sequence|Iterable|list|tuple)\[(\w+)( \| None)?(?:, ?(?:\.\.\.|\1))*\]")
+_CHOICE = re.compile(r" ?\| ?(?![^\[]*\])")  # outside of brackets
+_MANY = {"Tensor": "Tensors", "int": "ints", "float": "numbers", "bool": "bools", "str": "texts"}
+
+
+def _misfit(value: Any, annotation: str) -> str | None:
+    """What was expected where the value is not what the annotation says; None where it is, or where the annotation leaves it open."""
+    words = []
+    for part in _CHOICE.split(annotation):
+        several = _SEVERAL.fullmatch(part)
+        fits: Callable[[Any], bool]
+        if part in _KINDS:
+            fits, word = _KINDS[part]
+        elif part.startswith("Callable["):
+            fits, word = callable, "a function"
+        elif part.startswith("dict["):
+            fits, word = (lambda v: isinstance(v, dict)), "a dict"
+        elif several and several[1] in _MANY:
+            one = _KINDS[several[1]][0]
+            fits = functools.partial(_is_several, (lambda v, one=one: v is None or one(v)) if several[2] else one)
+            word = f"a list of {_MANY[several[1]]}"
+        else:
+            return None
+        if fits(value):
+            return None
+        words.append(word)
+    return " or ".join(", ".join(words).rsplit(", ", 1))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# ---------------------------------------------------------------- what is raised instead
+
 
 def explained(
-    error: AttributeError, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
-) -> AttributeError:
-    """What to raise for `error`: a TypeError that names the argument, or `error` itself where no argument is what lacks the attribute.
+    error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+) -> Exception:
+    """What to raise for `error`: a TypeError that names the argument, or `error` itself where it says so already.
 
-    The result is an AttributeError, too, since that is what PyTorch's own functions in Python raise.
+    The result is of the type of `error`, too, since that is what PyTorch's own functions in Python raise.
     """
-    if error.name is None:  # raised by hand, or explained already
+    missing = error.obj if isinstance(error, AttributeError) and error.name is not None else None
+    if missing is None and not _failed_here(error):
         return error
     import inspect
 
     plain = inspect.unwrap(function)
-    given = inspect.signature(plain).bind_partial(*args, **(kwargs or {})).arguments
-    for name, value in given.items():
-        wanted = str(plain.__annotations__.get(name, ""))
-        if "Tensor" not in wanted and name != "tensors":
-            continue
-        every = value if isinstance(value, (list, tuple)) else ()
-        for place, part in [("", value), *((f"[{i}]", part) for i, part in enumerate(every))]:
-            if part is not error.obj or isinstance(part, Tensor) or (part is None and "None" in wanted):
+    try:
+        given = inspect.signature(plain).bind_partial(*args, **(kwargs or {})).arguments
+    except TypeError:  # arguments that the function does not have: Python says which
+        return error
+    op = type(args[0]).__name__ if plain.__name__ in ("__init__", "forward") else plain.__name__.lstrip("_")
+    if isinstance(error, AttributeError) and error.name is not None:
+        for name, value in given.items():
+            wanted = str(plain.__annotations__.get(name, ""))
+            if "Tensor" not in wanted and name != "tensors":
                 continue
-            return NoTensorError(f"{plain.__name__}: {name}{place} is a {type(part).__name__}; expected a Tensor")
-    return error
+            every = value if isinstance(value, (list, tuple)) else ()
+            for place, part in [("", value), *((f"[{i}]", part) for i, part in enumerate(every))]:
+                if part is not missing or isinstance(part, Tensor) or (part is None and "None" in wanted):
+                    continue
+                return NoTensorError(f"{op}: {name}{place} is a {type(part).__name__}; expected a Tensor")
+    text = str(error)
+    named = _NAMED.match(text)
+    if not _failed_here(error) or (named and text.startswith(f"{op}:")):
+        return error
+    for name, value in given.items():
+        wanted = plain.__annotations__.get(name)
+        if isinstance(wanted, str) and (expected := _misfit(value, wanted)) is not None:
+            shown = f"{name} is" if value is None or isinstance(value, Tensor) or "Tensor" in wanted else f"{name} = {_shown(value)} is"
+            return misfit_error(error, f"{op}: {shown} a {type(value).__name__}; expected {expected}")
+    if named:
+        return error
+    got = ", ".join(f"{name} = {_shown(value)}" for name, value in given.items() if name not in ("self", "cls"))
+    said = f"{type(error).__name__}: {text}" if isinstance(error, KeyError) else text
+    return misfit_error(error, f"{op}: got {got}; expected arguments that fit together ({said})")
+
+
+def explain(error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> None:
+    """Raises what `explained` found; a `raise` behind it leaves an error that needs no words as it is."""
+    found = explained(error, function, args, kwargs)
+    if found is not error:
+        raise found from None
 
 
 def wants_tensors(function: F) -> F:
-    """Decorator, for functions that are long beside the call of a wrapper: what is no tensor is named.
+    """Decorator, for functions that are long beside the call of a wrapper: what is no tensor, or no number, is named.
 
     >>> @wants_tensors
-    ... def rows(x: Tensor) -> int:
-    ...     return x.shape[0]
+    ... def rows(x: Tensor, by: int = 1) -> int:
+    ...     return x.shape[0] * by // 1
     >>> rows([1, 2])
     Traceback (most recent call last):
     flambeau._errors.NoTensorError: rows: x is a list; expected a Tensor
@@ -57,7 +191,64 @@ def wants_tensors(function: F) -> F:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except AttributeError as error:
-            raise explained(error, function, args, kwargs) from None
+        except CONFUSED as error:
+            explain(error, function, args, kwargs)
+            raise
+
+    return wrapper  # type: ignore[return-value]
+
+
+def explains(space: dict[str, Any], first: bool = False) -> None:
+    """Has the constructors of a package's classes name the arguments that they do not take; called at the end of the package's file.
+
+    Args:
+        first: what is no number is refused at once where one is wanted, since it is used much later.
+    """
+    package = space["__name__"]
+    for value in list(space.values()):
+        if not isinstance(value, type) or issubclass(value, BaseException):
+            continue
+        for cls in value.__mro__:
+            start = cls.__dict__.get("__init__") if cls.__module__.startswith(package) else None
+            if not isinstance(start, types.FunctionType) or hasattr(start, "__wrapped__"):
+                continue
+            if start.__code__.co_argcount + start.__code__.co_kwonlyargcount > 1:
+                cls.__init__ = (_wants_numbers if first else wants_tensors)(start)  # type: ignore[misc]
+
+
+def explains_functions(space: dict[str, Any]) -> None:
+    """Has a package's functions in Python, which are long beside the call of a wrapper, name the arguments that they do not take."""
+    package = space["__name__"]
+    for name, value in list(space.items()):
+        if isinstance(value, types.FunctionType) and value.__module__.startswith(package) and not hasattr(value, "__wrapped__"):
+            if value.__name__.startswith("_"):
+                continue
+            space[name] = clear = wants_tensors(value)
+            home = vars(sys.modules[value.__module__])
+            if home.get(value.__name__) is value:
+                home[value.__name__] = clear
+
+
+_ORDERS = frozenset({"int", "float", "int | None", "float | None", "Tensor | float", "float | Tensor"})
+
+
+def _wants_numbers(start: F) -> F:
+    """`wants_tensors` that looks at numbers first. A float will do for an int, as it does in PyTorch's formulas."""
+    wanted = {name: text for name, text in start.__annotations__.items() if text in _ORDERS}
+    code: Any = start.__code__  # type: ignore[attr-defined]
+    names = code.co_varnames[: code.co_argcount]
+
+    @functools.wraps(start)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        for name, value in (*zip(names, args), *kwargs.items()):
+            text = wanted.get(name)
+            if text is None or (value is None and "None" in text) or isinstance(value, Tensor) or _is_number(value):
+                continue
+            raise TypeError(f"{type(args[0]).__name__}: {name} = {_shown(value)} is a {type(value).__name__}; expected a number")
+        try:
+            return start(*args, **kwargs)
+        except CONFUSED as error:
+            explain(error, start, args, kwargs)
+            raise
 
     return wrapper  # type: ignore[return-value]

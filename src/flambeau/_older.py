@@ -64,6 +64,7 @@ def convolution(
     return (F.conv1d, F.conv2d, F.conv3d)[axes - 1](input, weight, bias, stride, padding, dilation, groups)
 
 
+@wants_tensors
 def spmm(input: Any, mat2: Any) -> Any:
     """`mm`, of a sparse matrix and a dense one.
 
@@ -310,6 +311,7 @@ def hardshrink(self: Tensor, lambd: float = 0.5) -> Tensor:
     return F.hardshrink(self, lambd)
 
 
+@wants_tensors
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both show the same memory in the same way: start, sizes and strides."""
     return (self.data_ptr(), self.shape, self.stride()) == (tensor.data_ptr(), tensor.shape, tensor.stride())

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau._no_tensor import explained
+from flambeau._no_tensor import CONFUSED, explain
 from flambeau._warn import warn
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,8 +48,9 @@ def takes_out(function: F) -> F:
     def with_out(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         try:
             result = function(*args, **kwargs)
-        except AttributeError as error:
-            raise explained(error, function, args, kwargs) from None
+        except CONFUSED as error:
+            explain(error, function, args, kwargs)
+            raise
         return result if out is None else deliver(function.__name__, result, out)
 
     return with_out  # type: ignore[return-value]

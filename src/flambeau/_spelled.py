@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from flambeau._no_tensor import explained
+from flambeau._no_tensor import CONFUSED, explain
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,8 +59,9 @@ def spelled(**names: str) -> Callable[[F], F]:
                 kwargs = renamed(kwargs)
             try:
                 return function(*args, **kwargs)
-            except AttributeError as error:
-                raise explained(error, function, args, kwargs) from None
+            except CONFUSED as error:
+                explain(error, function, args, kwargs)
+                raise
 
         return wrapper  # type: ignore[return-value]
 

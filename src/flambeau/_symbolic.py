@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._C import Tensor
+from flambeau._no_tensor import wants_tensors
 
 
 def _assert(condition: Any, message: Any) -> None:
@@ -71,6 +72,7 @@ class SymBool(_Symbolic):
     """The class of PyTorch's symbolic truth values; nothing is an instance, and none can be made."""
 
 
+@wants_tensors
 def sym_int(a: Any) -> int:
     """`int(a)`.
 
@@ -81,16 +83,19 @@ def sym_int(a: Any) -> int:
     return int(a)
 
 
+@wants_tensors
 def sym_float(a: Any) -> float:
     """`float(a)`."""
     return float(a)
 
 
+@wants_tensors
 def sym_max(a: Any, b: Any) -> Any:
     """`max(a, b)`, a float where one is."""
     return float(max(a, b)) if isinstance(a, float) or isinstance(b, float) else max(a, b)
 
 
+@wants_tensors
 def sym_min(a: Any, b: Any) -> Any:
     """`min(a, b)`, a float where one is."""
     return float(min(a, b)) if isinstance(a, float) or isinstance(b, float) else min(a, b)
@@ -106,6 +111,7 @@ def sym_ite(b: Any, t: Any, f: Any) -> Any:
     return t if b else f
 
 
+@wants_tensors
 def sym_sum(args: Any) -> Any:
     """`sum(args)`."""
     return sum(args)

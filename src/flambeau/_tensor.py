@@ -16,7 +16,7 @@ from flambeau._errors import NoCUDAError
 from flambeau._info import element_type
 from flambeau._late import late_method
 from flambeau._memory_format import strided
-from flambeau._no_tensor import wants_tensors
+from flambeau._no_tensor import explained, wants_tensors
 from flambeau._print import tensor_text
 from flambeau._running import run_backward
 from flambeau._spelled import spelled
@@ -206,6 +206,7 @@ def _refuse_times(array: Any) -> None:
         raise _C.DTypeError(f"from_numpy: elements are {array.dtype}, which no tensor has; array.astype('int64') has their ticks")
 
 
+@wants_tensors
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A 1-d tensor on the memory of an object with the buffer protocol.
 
@@ -440,6 +441,8 @@ def _copy_with_storage(x: Tensor, memo: dict[int, Any]) -> Tensor:
     """A copy in a copy of x's whole storage, which tensors over the same storage share for the time of one deepcopy."""
     if x.is_meta:
         return x.clone()
+    if not hasattr(memo, "setdefault"):
+        raise TypeError(f"deepcopy: memo is a {type(memo).__name__}; expected a dict")
     copies = memo.setdefault(id(_copy_with_storage), {})  # storage -> its copy, flat
     key = (x._storage_ptr(), x.dtype)
     if key not in copies:
@@ -700,6 +703,9 @@ def _new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = Non
     return tensor(data, dtype=kind, device=where, requires_grad=requires_grad)
 
 
+_new_tensor.__name__ = _new_tensor.__qualname__ = "new_tensor"  # by which a transformation finds it
+
+
 def _share_memory_(self: Tensor) -> Tensor:
     """Moves the storage, with all its views, to memory that other processes see: forked ones, and those to which the tensor is sent.
 
@@ -846,11 +852,11 @@ def attach() -> None:
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "retain_grad": _retain_grad,
         "type": _type, "cuda": _cuda, "cpu": _cpu, "random_": _random_, "new_tensor": _new_tensor,
         "share_memory_": _share_memory_, "stft": _stft, "istft": _istft,
-        "type_as": lambda self, other: self.to(other.dtype),
-        "view_as": lambda self, other: self.view(other.shape),
-        "reshape_as": lambda self, other: self.reshape(other.shape),
-        "expand_as": lambda self, other: self.expand(other.shape),
-        "is_same_size": lambda self, other: self.shape == other.shape,
+        "type_as": _type_as,
+        "view_as": _view_as,
+        "reshape_as": _reshape_as,
+        "expand_as": _expand_as,
+        "is_same_size": _is_same_size,
         "_is_view": lambda self: self._base is not None,
         "_cdata": property(id),
         "is_distributed": lambda self: False,
@@ -870,7 +876,7 @@ def attach() -> None:
         "where": lambda self, condition, other: ops.where(condition, self, other),
         "sum_to_size": _sum_to_size,
         "new_empty_strided": lambda self, size, stride, **kw: ops.empty_strided(size, stride, **{"dtype": self.dtype, **kw}),
-        "resize_as_": spelled(the_template="other")(lambda self, other: self.resize_(other.shape)),
+        "resize_as_": spelled(the_template="other")(_resize_as_),
         "fill_diagonal_": _fill_diagonal_,
         "index": lambda self, indices: ops.index(self, indices),
         "polygamma": lambda self, n: ops.polygamma_of(self, n),
@@ -909,6 +915,52 @@ def attach() -> None:
         setattr(Tensor, name, value)
 
 
+def _type_as(self: Tensor, other: Tensor) -> Tensor:
+    """The tensor in another one's type."""
+    try:
+        return self.to(other.dtype)
+    except AttributeError as error:
+        raise explained(error, _type_as, (self, other)) from None
+
+
+def _reshape_as(self: Tensor, other: Tensor) -> Tensor:
+    """The elements in another tensor's shape."""
+    try:
+        return self.reshape(other.shape)
+    except AttributeError as error:
+        raise explained(error, _reshape_as, (self, other)) from None
+
+
+def _expand_as(self: Tensor, other: Tensor) -> Tensor:
+    """The tensor expanded to another one's shape."""
+    try:
+        return self.expand(other.shape)
+    except AttributeError as error:
+        raise explained(error, _expand_as, (self, other)) from None
+
+
+def _is_same_size(self: Tensor, other: Tensor) -> bool:
+    """Whether another tensor has the same shape."""
+    try:
+        return self.shape == other.shape
+    except AttributeError as error:
+        raise explained(error, _is_same_size, (self, other)) from None
+
+
+def _resize_as_(self: Tensor, other: Tensor) -> Tensor:
+    """The tensor resized to another one's shape."""
+    return self.resize_(other.shape)
+
+
+def _view_as(self: Tensor, other: Tensor) -> Tensor:
+    """The tensor's elements in another one's shape."""
+    try:
+        return self.view(other.shape)
+    except AttributeError as error:
+        raise explained(error, _view_as, (self, other)) from None
+
+
+@wants_tensors
 def broadcast_shapes(*shapes: Sequence[int] | int) -> _C.Size:
     """The shape that tensors of these shapes broadcast to."""
     out: list[int] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flambeau._C import ArgumentError, Tensor, ops
+from flambeau._no_tensor import wants_tensors
 from flambeau.nn import functional as F
 
 __all__ = ["batch_norm", "embedding", "embedding_bag", "gru_cell", "instance_norm", "lstm_cell", "rnn_relu_cell", "rnn_tanh_cell"]
@@ -100,6 +101,7 @@ def embedding_bag(
 # ---- one step of recurrent layers: input [B, I], hx [B, H], weights [gates * H, I or H], biases [gates * H]
 
 
+@wants_tensors
 def lstm_cell(
     input: Tensor, hx: tuple[Tensor, Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -112,6 +114,7 @@ def lstm_cell(
     return new_h, new_c
 
 
+@wants_tensors
 def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
     """The next state of a GRU with gates r, z, n, as `nn.GRUCell` computes it.
 
@@ -120,6 +123,7 @@ def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor
     return ops.gru_cell(F.linear(input, w_ih, b_ih), F.linear(hx, w_hh, b_hh), hx)[0]
 
 
+@wants_tensors
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
     """tanh(w_ih input + b_ih + w_hh hx + b_hh).
 
@@ -128,6 +132,7 @@ def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: T
     return ops.tanh(F.linear(input, w_ih, b_ih) + F.linear(hx, w_hh, b_hh))
 
 
+@wants_tensors
 def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
     """relu(w_ih input + b_ih + w_hh hx + b_hh).
 

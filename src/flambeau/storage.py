@@ -24,6 +24,7 @@ from flambeau import _C, _tensor
 from flambeau._C import Tensor, ops
 from flambeau._errors import NoCUDAError
 from flambeau._from_buffer import copied, swap
+from flambeau._no_tensor import wants_tensors
 
 __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
 
@@ -191,6 +192,7 @@ class UntypedStorage:
         """A copy."""
         return UntypedStorage._of(self._bytes.clone())
 
+    @wants_tensors
     def __deepcopy__(self, memo: dict[int, Any]) -> UntypedStorage:
         copied: UntypedStorage = memo.setdefault(id(self), self.clone())
         return copied

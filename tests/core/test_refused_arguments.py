@@ -144,3 +144,22 @@ def test_a_switch_of_an_optimizer_that_is_none_is_off(name, flag):
         optimizer.step()
         got.append(p.tolist())
     assert got[0] == got[1]
+
+
+def test_draws_that_have_no_meaning():
+    for low, high in ((-3e38, 3e38), (0, float("inf")), (float("-inf"), 1), (float("nan"), 1)):
+        with pytest.raises(RuntimeError, match="from = "):
+            fl.empty(3).uniform_(low, high)
+    with pytest.raises(RuntimeError, match="65504"):
+        fl.empty(3, dtype=fl.half).uniform_(-40000, 40000)
+    assert fl.empty(3, dtype=fl.float64).uniform_(-3e38, 3e38).isfinite().all()
+    for std in (-1.0, float("nan")):
+        for mean in (0.0, fl.zeros(2)):
+            with pytest.raises(RuntimeError, match="std >= 0"):
+                fl.normal(mean, fl.tensor([1.0, std]))
+    assert fl.normal(0.0, fl.empty(0)).shape == (0,)
+
+
+def test_celu_of_no_scale():
+    with pytest.raises(RuntimeError, match="alpha"):
+        fl.nn.functional.celu(fl.ones(2), 0.0)

@@ -10,6 +10,7 @@ alike: the same error, or results, arguments and gradients of the same bits.
 
 from __future__ import annotations
 
+import dis
 import faulthandler
 import json
 import mmap
@@ -36,6 +37,12 @@ INTERNAL = re.compile(
 )
 ALLOWED = (ValueError, TypeError, RuntimeError, IndexError, MemoryError, OverflowError, NotImplementedError, BufferError,
            AttributeError, KeyError, ZeroDivisionError, RecursionError, StopIteration, pickle.PicklingError)  # fmt: skip
+# What Python itself says where an operation does not fit, in place of an error that names the function and the argument.
+PYTHONS_OWN = re.compile(
+    r"object is not (iterable|subscriptable|callable)|does not support item|unhashable|index out of range|indices must be|unsupported operand|not supported between"
+    r"|has no len|unpack|cannot be interpreted|bad operand|can't multiply|must be real number|argument must be|not a container|must be str|NoneType"
+)
+NAMED = re.compile(r"[\w.]+(\(\))?: ")
 NEVER = (UnboundLocalError, NameError)
 FORK_SECONDS = 20
 # Not compared between the modes: memory that nobody wrote, addresses, what asks for the mode itself, and errors for lack of memory.
@@ -45,6 +52,19 @@ REPLAYS = 5
 
 class Wrong(Exception):
     """A finding that did not end the process."""
+
+
+def in_pythons_words(e: BaseException) -> bool:
+    """Whether an error was raised by an operation in the library's Python code, and by nobody who knew the arguments."""
+    trace = e.__traceback__
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    if f"{os.sep}flambeau{os.sep}" not in code.co_filename or NAMED.match(str(e)):
+        return False
+    if dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS":
+        return False
+    return type(e) in (KeyError, AttributeError, ZeroDivisionError) or (type(e) in (TypeError, IndexError) and bool(PYTHONS_OWN.search(str(e))))
 
 
 def limit_memory(extra: int) -> None:
@@ -204,7 +224,7 @@ class Caller:
         except NEVER as e:
             raise Wrong(f"{type(e).__name__}: {e}") from e
         except ALLOWED as e:
-            if INTERNAL.search(str(e)):
+            if INTERNAL.search(str(e)) or in_pythons_words(e):
                 raise Wrong(f"{type(e).__name__}: {str(e)[:300]}") from e
             return [type(e).__name__, re.sub(r"0x[0-9a-f]+|level=\d+", "0x", str(e))]
         except BaseException as e:

@@ -49,6 +49,7 @@ MARK = "/tmp/flambeau-test-was-here"
 TOUCH = f"touch {MARK}"
 REBUILD = name("torch._utils", "_rebuild_tensor_v2")
 NUMPY_TYPE = call(name("numpy", "dtype"), text("f8"), FALSE, TRUE) + tup(number(3), text("<"), NONE, NONE, NONE, number(-1), number(-1), number(0)) + b"b"
+NUMPY_OBJECTS = call(name("numpy", "dtype"), text("O8"), FALSE, TRUE) + tup(number(3), text("|"), NONE, NONE, NONE, number(-1), number(-1), number(63)) + b"b"
 ARRAY = call(name("numpy.core.multiarray", "_reconstruct"), name("numpy", "ndarray"), numbers(0), call(name("_codecs", "encode"), text("b"), text("latin1")))
 SEEDS = call(name("numpy.random.bit_generator", "__pyx_unpickle_SeedSequence"), name("numpy.random.bit_generator", "SeedSequence"), number(1), NONE)
 
@@ -350,7 +351,14 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "nothing": (archive(b""), "it ends there"),
     "more behind STOP": (archive(pickle(NONE) + b"N."), "2 bytes follow the end of the pickle"),
     # ---- NumPy in pickles
-    "an array of objects": (one(call(name("numpy", "dtype"), text("O"), FALSE, TRUE)), "a NumPy dtype 'O'"),
+    "an array of objects with bytes": (one(ARRAY + tup(number(1), numbers(1), NUMPY_OBJECTS, FALSE, text("x" * 8)) + b"b"), "has the state .* expected shape, dtype, order and a list"),
+    "an array of objects with fewer of them": (one(ARRAY + tup(number(1), numbers(3), NUMPY_OBJECTS, FALSE, b"](NNe") + b"b"), "has 2 entries"),
+    "an array of 2**62 objects": (one(ARRAY + tup(number(1), numbers(2**62, 0), NUMPY_OBJECTS, FALSE, b"]") + b"b"), "has 0 entries"),
+    "an array of numbers with a list": (one(ARRAY + tup(number(1), numbers(2), NUMPY_TYPE, FALSE, b"](NNe") + b"b"), "has the state .* expected shape, dtype, order and bytes"),
+    "an array of objects that may not be": (
+        one(ARRAY + tup(number(1), numbers(1), NUMPY_OBJECTS, FALSE, b"](" + call(name("os", "system"), text("true")) + b"e") + b"b"), "os.system",
+    ),
+    "a number of objects": (one(call(name("numpy.core.multiarray", "scalar"), NUMPY_OBJECTS, text("x" * 8))), "has the dtype of objects"),
     "an array of fields": (one(call(name("numpy", "dtype"), text("V8"), FALSE, TRUE)), "a NumPy dtype 'V8'"),
     "a dtype with a state of objects": (
         one(call(name("numpy", "dtype"), text("f8")) + tup(number(3), text("|"), NONE, tup(text("a")), NONE, number(-1), number(-1), number(63)) + b"b"),

@@ -335,6 +335,7 @@ VALUES = {
     "classes": lambda: [int, dict, object, collections.Counter, datetime.date, fl.Tensor, fl.nn.Parameter, fl.Size, np.ndarray, {"in": (str, [float])}],
     "dtypes of NumPy's": lambda: [np.dtype("float32"), np.dtype(">i2"), np.dtype("U5"), np.dtype("S3"), np.dtype(bool)],
     "arrays": lambda: [np.arange(6.0).reshape(2, 3), np.asfortranarray(np.eye(2, dtype="f4")), np.array(["a", "bcd"]), np.array([b"a", b"bc"]), np.zeros((0, 2))],
+    "arrays of objects": lambda: [np.array([["a", None, 3], [2.5, (1, "b"), b"c"]], dtype=object), np.asfortranarray(np.array([[1, "x"], [None, True]], dtype=object)), np.zeros((0, 2), object), np.dtype(object)],
 }  # fmt: skip
 
 
@@ -344,6 +345,18 @@ def test_values_of_pythons_and_numpys_in_pytorchs_files(name):
     made = VALUES[name]()
     got = fl.load(io.BytesIO(written(made, "pt")), weights_only=True)
     assert repr(got) == repr(made) and list(map(type, got)) == list(map(type, made))
+
+
+def test_arrays_of_objects_hold_what_files_hold_and_not_themselves():
+    made = np.empty(2, object)
+    made[0], made[1] = fl.arange(3.0), np.array(["x", {"y": 1}], dtype=object)
+    got = fl.load(io.BytesIO(written({"a": made}, "pt")))["a"]
+    assert got.dtype == object and got[0].tolist() == [0.0, 1.0, 2.0] and got[1].tolist() == ["x", {"y": 1}]
+    with pytest.raises(TypeError, match="a is an array of dtype object, which has no tensor counterpart"):
+        written({"a": made}, "safetensors")
+    made[0] = made
+    with pytest.raises(ValueError, match="contains itself"):
+        written({"a": made}, "pt")
 
 
 def test_functions_with_arguments_in_pytorchs_files():

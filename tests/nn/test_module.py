@@ -361,6 +361,33 @@ def test_hooks_of_registrations():
     assert type(nn.Sequential(nn.ReLU())[0]) is nn.ReLU
 
 
+@pytest.mark.parametrize("register", ["register_full_backward_hook", "register_full_backward_pre_hook", "register_backward_hook"])
+def test_the_backward_runs_the_hooks_that_there_were_at_the_call(register):
+    layer, seen = nn.Linear(2, 1), []
+    first = getattr(layer, register)(lambda *given: seen.append("first"))
+    y = layer(fl.ones(1, 2, requires_grad=True)).sum()
+    first.remove()
+    second = getattr(layer, register)(lambda *given: seen.append("second"))
+    y.backward()
+    assert seen == ["first"]
+    second.remove()
+    layer(fl.ones(1, 2, requires_grad=True)).sum().backward()
+    assert seen == ["first"]
+
+
+def test_the_backward_runs_the_hooks_of_all_modules_that_there_were_at_the_call():
+    from flambeau.nn.modules import module as everywhere
+
+    layer, seen = nn.Linear(2, 1), []
+    before = everywhere.register_module_full_backward_pre_hook(lambda *given: seen.append("before"))
+    after = everywhere.register_module_full_backward_hook(lambda *given: seen.append("after"))
+    y = layer(fl.ones(1, 2, requires_grad=True)).sum()
+    before.remove()
+    after.remove()
+    y.backward()
+    assert seen == ["before", "after"]
+
+
 def test_full_backward_hook_without_input_gradient():
     layer = nn.Linear(2, 1)
     seen = []

@@ -86,10 +86,10 @@ def each_loop(op: Op, registers: str) -> list[str]:
         of_complex = [*values, f"    out_[i_] = static_cast<{out_type}>({expression});"]
         out[start:] = ["  if constexpr (is_complex_type<T>) {", "  for (int64_t i_ = 0; i_ < n_; ++i_) {", *of_complex, "  }", "  } else {", *out[start:], "  }"]
     out += ["  }", "}", "}  // namespace"]
-    types = each_types(op) + (["uint8_t"] if op.get("bytes") in ("ints", "all") else []) + (list(COMPLEX_TYPES) if op.takes_complex else [])
+    types = each_types(op) + (["uint8_t", "int16_t"] if op.get("bytes") in ("ints", "all", "order") else []) + (list(COMPLEX_TYPES) if op.takes_complex else [])
 
     def cells(arguments: str) -> str:
-        all_types = ("float", "double", "int32_t", "int64_t", "uint8_t", *COMPLEX_TYPES)
+        all_types = ("float", "double", "int32_t", "int64_t", "uint8_t", *COMPLEX_TYPES, "int16_t")
         return ", ".join(f"tile_{op.ident}<{t}{arguments}>" if t in types else "nullptr" for t in all_types)
 
     halves = ""
@@ -103,7 +103,7 @@ def each_loop(op: Op, registers: str) -> list[str]:
     loops = f"{{{cells(', 0')}}}, {{{cells(', 2')}}}" if single else f"{{{cells('')}}}, {{}}"
     loops += f", {{{cells(', 1')}}}" if single and op.get("first") else ", {}"
     out.append(f"extern const EachKernel table_{op.ident};")
-    narrow = {"ints": "Bytes::Ints", "all": "Bytes::All", "bits": "Bytes::Bits"}.get(str(op.get("bytes")), "Bytes::None")
+    narrow = {"ints": "Bytes::Ints", "all": "Bytes::All", "order": "Bytes::Order", "bits": "Bytes::Bits"}.get(str(op.get("bytes")), "Bytes::None")
     out.append(f"constinit const EachKernel table_{op.ident} = {{{loops}, {boolean}, {narrow}, {registers}{', ' + halves if halves else ''}}};")
     return out
 

@@ -17,7 +17,7 @@ KEYS = {
     "view", "inplace", "over", "mutates", "mutates_when", "keywords", "ignores", "layout", "any_strides", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node", "keeps",
     "says", "sparse", "numbers_first", "named", "ref", "samples", "errors",
 }  # fmt: skip
-BYTES = ("ints", "all", "bits")
+BYTES = ("ints", "all", "order", "bits")
 COMPLEX_WAYS = ("native", "parts")  # values of `complex` by which other ops are called
 BATCHES = ("each", "axes", "leading")
 AUTOCASTS = ("lower", "widen", "promote")

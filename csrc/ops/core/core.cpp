@@ -58,7 +58,7 @@ bool copy_deferred(const Tensor& x, const Tensor& y) {
 }  // namespace
 
 Tensor cast(const Tensor& x, DType dtype) {
-  Tensor y = is_dense(x) ? empty_strided(x.sizes(), x.strides(), dtype, x.device()) : empty(x.sizes(), dtype, x.device());
+  Tensor y = empty_strided(x.sizes(), dense_strides_like(x), dtype, x.device());
   if (!x.is_meta() && !copy_deferred(x, y)) copy_elements(y, x);
   return y;
 }

@@ -308,6 +308,14 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Ten
 
 namespace {
 
+// x, or a copy that is row-major.
+Tensor in_order(const Tensor& x) {
+  if (x.is_contiguous()) return x;
+  const Tensor y = empty(x.sizes(), x.dtype());
+  copy_elements(y, x);
+  return y;
+}
+
 // Where runs of indices that follow one another begin, and the end; empty where they are too short to be worth it.
 std::vector<int64_t> runs_of(const int64_t* at, int64_t k) {
   constexpr int64_t kShortest = 4;  // on average
@@ -321,25 +329,63 @@ std::vector<int64_t> runs_of(const int64_t* at, int64_t k) {
   return start;
 }
 
+// From line to line and from slice to slice of lines along an axis, in elements; nothing where slices do not lie whole, or lines at equal distances.
+struct SliceSteps {
+  int64_t line, slice;
+};
+std::optional<SliceSteps> slice_steps(const Tensor& x, int64_t dim) {
+  if (x.ndim() == 0) return SliceSteps{1, 1};
+  const int axis = static_cast<int>(dim);
+  int64_t expected = 1;
+  std::optional<int64_t> line;
+  for (int i = x.ndim() - 1; i > axis; --i) {
+    if (x.size(i) == 1) continue;
+    if (x.stride(i) != expected) return {};
+    expected *= x.size(i);
+  }
+  for (int i = axis - 1; i >= 0; --i) {
+    if (x.size(i) == 1) continue;
+    if (!line) line = x.stride(i);
+    else if (x.stride(i) != expected) return {};
+    expected = x.stride(i) * x.size(i);
+  }
+  return SliceSteps{line.value_or(0), x.stride(axis)};
+}
+
+// x[.., i, ..] along the axis.
+Tensor slice_at(const Tensor& x, int axis, int64_t i) {
+  Dims sizes = x.sizes(), strides = x.strides();
+  sizes[axis] = 1;
+  return alias(x, sizes, strides, x.offset() + i * strides[axis]);
+}
+
 }  // namespace
 
 // Runs of indices are copied as one piece, slices of up to 8 bytes as one number.
-void index_select(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& y) {
+void index_select(const Tensor& given, int64_t dim, const Tensor& index_in, const Tensor& y) {
   if (y.numel() == 0) return;
   const Tensor index = as_int64(index_in);
-  const Lines l = lines_of(x, dim);
-  const int64_t outer = l.outer, n = l.n, inner = l.inner;
   const int64_t* at = index.data<int64_t>();
-  const int64_t k = index.numel(), bytes = inner * static_cast<int64_t>(x.item_bytes()), grain = std::max<int64_t>(1, 65536 / bytes);
+  const int64_t k = index.numel();
+  std::optional<SliceSteps> steps = slice_steps(given, dim);
+  if (!steps && k <= given.size(static_cast<int>(dim)) / 4) {
+    for (int64_t j = 0; j < k; ++j) copy_elements(slice_at(y, static_cast<int>(dim), j), slice_at(given, static_cast<int>(dim), at[j]));
+    return;
+  }
+  const Tensor x = steps ? given : in_order(given);
+  if (!steps) steps = slice_steps(x, dim);
+  const auto item = static_cast<int64_t>(x.item_bytes());
+  const Lines l = lines_of(x, dim);
+  const int64_t outer = l.outer, bytes = l.inner * item, line = steps->line * item, step = steps->slice * item, grain = std::max<int64_t>(1, 65536 / bytes);
   const char* s = static_cast<const char*>(x.data());
   char* d = static_cast<char*>(y.data());
-  const std::vector<int64_t> runs = runs_of(at, k);
+  const std::vector<int64_t> runs = step == bytes ? runs_of(at, k) : std::vector<int64_t>();
   by_unit(bytes, [&](auto unit) {
     using U = decltype(unit);
     const bool one = static_cast<int64_t>(sizeof(U)) == bytes;
     parallel_for(0, outer * k, grain, [&](int64_t begin, int64_t end) {
       over_parts(begin, end, k, [&](int64_t o, int64_t first, int64_t last) {
-        const char* from = s + o * n * bytes;
+        const char* from = s + o * line;
         char* to = d + o * k * bytes;
         if (!runs.empty()) {
           size_t r = static_cast<size_t>(std::upper_bound(runs.begin(), runs.end(), first) - runs.begin());
@@ -348,13 +394,13 @@ void index_select(const Tensor& x, int64_t dim, const Tensor& index_in, const Te
             if (one && m == 1) std::memcpy(to + j * bytes, from + at[j] * bytes, sizeof(U));
             else std::memcpy(to + j * bytes, from + at[j] * bytes, static_cast<size_t>(m * bytes));
           }
-        } else if (one) {
+        } else if (one && step == bytes) {
           const int64_t* from_at = at + first;
           char* next = to + first * bytes;
 #pragma GCC unroll 8
           for (int64_t j = 0; j < last - first; ++j) std::memcpy(next + j * static_cast<int64_t>(sizeof(U)), from + from_at[j] * static_cast<int64_t>(sizeof(U)), sizeof(U));
         } else {
-          for (int64_t j = first; j < last; ++j) std::memcpy(to + j * bytes, from + at[j] * bytes, static_cast<size_t>(bytes));
+          for (int64_t j = first; j < last; ++j) std::memcpy(to + j * bytes, from + at[j] * step, static_cast<size_t>(bytes));
         }
       });
     });
@@ -422,8 +468,25 @@ void index_fill(const Tensor& x, int64_t dim, const Tensor& index_in, const Oper
   });
 }
 
-void take(const Tensor& x, const Tensor& index, const Tensor& y) {
+void take(const Tensor& given, const Tensor& index, const Tensor& y) {
   const int64_t* at = index.data<int64_t>();
+  if (!given.is_contiguous() && index.numel() <= given.numel() / 4) {
+    by_size(given.item_bytes(), [&](auto unit) {
+      using U = decltype(unit);
+      const U* s = static_cast<const U*>(given.data());
+      U* d = static_cast<U*>(y.data());
+      for (int64_t i = 0; i < index.numel(); ++i) {
+        int64_t rest = at[i] < 0 ? at[i] + given.numel() : at[i], place = 0;
+        for (int a = given.ndim() - 1; a >= 0; --a) {
+          place += rest % given.size(a) * given.stride(a);
+          rest /= given.size(a);
+        }
+        d[i] = s[place];
+      }
+    });
+    return;
+  }
+  const Tensor x = in_order(given);
   const int64_t n = x.numel();
   by_size(x.item_bytes(), [&](auto unit) {
     using U = decltype(unit);

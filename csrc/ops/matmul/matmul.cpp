@@ -5,6 +5,8 @@
 #include "ops/matmul/matmul.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <type_traits>
 #include <vector>
@@ -427,15 +429,77 @@ void mv(const Tensor& a, const Tensor& x, const Tensor& y) {
   matmul_batches(a.dtype(), Dims(), a.size(0), 1, a.size(1), tidy(plain(a), a.size(0), a.size(1)), tidy(column_vector(x), x.size(0), 1), out);
 }
 
+namespace {
+
+constexpr int64_t kChunk = 4096;  // elements of an inner product that are summed together
+
+float inner(int64_t n, const float* a, const float* b) {
+  float v;
+  gemv_rows_f32(1, n, a, n, b, &v);
+  return v;
+}
+double inner(int64_t n, const double* a, const double* b) {
+  double v;
+  gemv_rows_f64(1, n, a, n, b, &v);
+  return v;
+}
+
+// Of integers that products are not made in: as 32 bits, of which the lower ones are the result's.
+void dot_of_narrow_integers(const Tensor& a, const Tensor& b, const Tensor& y) {
+  const auto item = static_cast<int64_t>(a.item_bytes());
+  std::atomic<uint32_t> sum = 0;
+  parallel_for(0, a.size(0), 16 * kChunk, [&](int64_t begin, int64_t end) {
+    uint32_t wide_a[kChunk], wide_b[kChunk], mine = 0;
+    for (int64_t i = begin; i < end; i += kChunk) {
+      const int64_t len = std::min(kChunk, end - i);
+      convert_elements(wide_a, DType::Int32, static_cast<const char*>(a.data()) + i * item, a.dtype(), len);
+      convert_elements(wide_b, DType::Int32, static_cast<const char*>(b.data()) + i * item, b.dtype(), len);
+      mine += dot_u32(len, wide_a, wide_b);
+    }
+    sum += mine;
+  });
+  const auto made = static_cast<int32_t>(sum.load());
+  convert_elements(y.data(), y.dtype(), &made, DType::Int32, 1);
+}
+
+// Two real ones: a . [re, -im] and a . [im, re] of b.
+template <class T>
+void dot_of_pairs(const Tensor& a, const Tensor& b, const Tensor& y) {
+  const int64_t n = a.size(0), chunks = (n + kChunk / 2 - 1) / (kChunk / 2);
+  const T* pa = static_cast<const T*>(a.data());
+  const T* pb = static_cast<const T*>(b.data());
+  std::vector<std::array<double, 2>> parts(static_cast<size_t>(chunks));
+  parallel_for(0, chunks, 8, [&](int64_t c0, int64_t c1) {
+    T minus[kChunk], crossed[kChunk];
+    for (int64_t c = c0; c < c1; ++c) {
+      const int64_t i = c * kChunk, len = std::min(kChunk, 2 * n - i);
+      for (int64_t k = 0; k < len; k += 2) {
+        const T re = pb[i + k], im = pb[i + k + 1];
+        minus[k] = re, minus[k + 1] = -im, crossed[k] = im, crossed[k + 1] = re;
+      }
+      parts[static_cast<size_t>(c)] = {inner(len, pa + i, minus), inner(len, pa + i, crossed)};
+    }
+  });
+  double re = 0, im = 0;
+  for (const auto& part : parts) re += part[0], im += part[1];
+  T* const out = static_cast<T*>(y.data());
+  out[0] = static_cast<T>(re), out[1] = static_cast<T>(im);
+}
+
+}  // namespace
+
 // Sums of fixed chunks in the type itself, added in order in double.
 void dot(const Tensor& a, const Tensor& b, const Tensor& y) {
   const int64_t n = a.size(0), sa = a.stride(0), sb = b.stride(0);
+  const bool flat = sa == 1 && sb == 1;
+  if (flat && (a.dtype() == DType::UInt8 || a.dtype() == DType::Int8 || a.dtype() == DType::Int16)) return dot_of_narrow_integers(a, b, y);
+  if (flat && a.dtype() == DType::Complex64) return dot_of_pairs<float>(a, b, y);
+  if (flat && a.dtype() == DType::Complex128) return dot_of_pairs<double>(a, b, y);
   if (a.dtype() != DType::Float32 && a.dtype() != DType::Float64) {
     MatrixBatch out{static_cast<char*>(y.data()), Dims(), 1, 1};
     matmul_batches(a.dtype(), Dims(), 1, 1, n, tidy(row_vector(a), 1, n), tidy(column_vector(b), n, 1), out);
     return;
   }
-  constexpr int64_t kChunk = 4096;
   const int64_t chunks = (n + kChunk - 1) / kChunk;
   std::vector<double> parts(chunks);
   visit(a.dtype(), [&](auto zero) {
@@ -445,11 +509,8 @@ void dot(const Tensor& a, const Tensor& b, const Tensor& y) {
       parallel_for(0, chunks, 16, [&](int64_t c0, int64_t c1) {
         for (int64_t c = c0; c < c1; ++c) {
           const int64_t i = c * kChunk, len = std::min(kChunk, n - i);
-          T room_a[kChunk], room_b[kChunk], v;
-          const T *xa = in_a_row(pa + i * sa, sa, len, room_a), *xb = in_a_row(pb + i * sb, sb, len, room_b);
-          if constexpr (std::is_same_v<T, float>) gemv_rows_f32(1, len, xa, len, xb, &v);
-          else gemv_rows_f64(1, len, xa, len, xb, &v);
-          parts[c] = v;
+          T room_a[kChunk], room_b[kChunk];
+          parts[c] = inner(len, in_a_row(pa + i * sa, sa, len, room_a), in_a_row(pb + i * sb, sb, len, room_b));
         }
       });
       double s = 0;

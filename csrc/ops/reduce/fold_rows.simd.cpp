@@ -1,5 +1,6 @@
 // Folds down columns: blocks of 64 rows in the type itself, and the blocks in double.
 #include "base/element.h"
+#include "dispatch/half_vectors.h"
 #include "ops/reduce/fold_parts.h"
 
 namespace fl::kernels::FL_ISA {
@@ -7,15 +8,27 @@ namespace {
 
 constexpr int64_t kRows = 64, kCols = 256;
 
+// 16-bit floats as floats.
+template <class S>
+void widen(const S* from, int64_t n, float* to) {
+  int64_t i = 0;
+  for (; i + kVectorFloats <= n; i += kVectorFloats) {
+    const Vector wide = widened<S>(reinterpret_cast<const char*>(from + i));
+    std::memcpy(to + i, &wide, kVector);
+  }
+  for (; i < n; ++i) to[i] = vm::wide(from[i]);
+}
+
 // The elements lie in memory as S, which is T but for 16-bit floats.
 template <Fold F, class T, class S>
 void rows(const S* x, int64_t stride, int64_t n_rows, int64_t n, const T* center, double p, Acc<T>* acc) {
   using A = Acc<T>;
   const T pt = static_cast<T>(p);
   static constexpr T no_center[kCols] = {};
-  const auto read = [](S v) -> T {
-    if constexpr (std::is_same_v<S, T>) return v;
-    else return vm::wide(v);
+  T room[2][kCols];
+  const auto row = [&](const S* from, int64_t m, int which) -> const T* {
+    if constexpr (std::is_same_v<S, T>) return from;
+    else return widen(from, m, room[which]), room[which];
   };
   for (int64_t j = 0; j < n; j += kCols) {
     const int64_t m = std::min(kCols, n - j);
@@ -27,16 +40,16 @@ void rows(const S* x, int64_t stride, int64_t n_rows, int64_t n, const T* center
       const int64_t last = std::min(n_rows, i + kRows);
       int64_t r = i;
       for (; r + 2 <= last; r += 2) {
-        const S* a = x + r * stride + j;
-        const S* b = a + stride;
+        const T* a = row(x + r * stride + j, m, 0);
+        const T* b = row(x + (r + 1) * stride + j, m, 1);
 #pragma omp simd
         for (int64_t l = 0; l < m; ++l)
-          part[l] = combine<F, T>(part[l], combine<F, T>(image<F>(read(a[l]), c[l], pt), image<F>(read(b[l]), c[l], pt)));
+          part[l] = combine<F, T>(part[l], combine<F, T>(image<F>(a[l], c[l], pt), image<F>(b[l], c[l], pt)));
       }
       for (; r < last; ++r) {
-        const S* a = x + r * stride + j;
+        const T* a = row(x + r * stride + j, m, 0);
 #pragma omp simd
-        for (int64_t l = 0; l < m; ++l) part[l] = combine<F, T>(part[l], image<F>(read(a[l]), c[l], pt));
+        for (int64_t l = 0; l < m; ++l) part[l] = combine<F, T>(part[l], image<F>(a[l], c[l], pt));
       }
 #pragma omp simd
       for (int64_t l = 0; l < m; ++l) acc[j + l] = combine<F, A>(acc[j + l], static_cast<A>(part[l]));

@@ -194,8 +194,12 @@ void sort_row(SortScratch& scratch, const Row& x, bool descending, void* values,
   if (x.n == 0) return;
   with_close_items(scratch, x, descending, [&]<class K>(K, const auto& p, auto& items, auto& other) {
     all_items<K>(x, descending, p, items);
-    if (x.n < 256 || x.n > 0xffffffff) std::sort(items.begin(), items.end());
-    else radix_sort(items, other, p);
+    if (std::is_sorted(items.begin(), items.end())) {  // which most rows show at once that are not
+    } else if (x.n < 256 || x.n > 0xffffffff) {
+      std::sort(items.begin(), items.end());
+    } else {
+      radix_sort(items, other, p);
+    }
     write(x, p, items.data(), x.n, values, indices);
   });
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau._no_tensor import explained
+from flambeau._no_tensor import CONFUSED, explain
 from flambeau._warn import warn
 from flambeau.autograd.modes import F, _Mode
 
@@ -238,8 +238,9 @@ def widens(function: F) -> F:
         try:
             if not _C.is_autocast_enabled():
                 return function(*args, **kwargs)
-        except AttributeError as error:
-            raise explained(error, function, args, kwargs) from None
+        except CONFUSED as error:
+            explain(error, function, args, kwargs)
+            raise
         with autocast("cpu", enabled=False):
             return function(*_cast(args, _C.float32), **{k: v if k == "out" else _cast(v, _C.float32) for k, v in kwargs.items()})
 

@@ -31,6 +31,7 @@ from flambeau._C import (
     uint32,
     uint64,
 )
+from flambeau._no_tensor import explains_functions as _explains_functions
 from flambeau.array_api import fft, linalg
 from flambeau.array_api._creation import (
     arange,
@@ -206,3 +207,5 @@ __all__ = [
     "trunc", "uint16", "uint32", "uint64", "uint8", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var",
     "vecdot", "where", "zeros", "zeros_like",
 ]  # fmt: skip
+
+_explains_functions(globals())

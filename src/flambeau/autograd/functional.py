@@ -10,6 +10,7 @@ from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau._errors import AssertedValueError, RefusedTypeError
+from flambeau._info import a_function
 from flambeau.autograd.backward import grad
 from flambeau.autograd.modes import enable_grad, set_grad_enabled
 
@@ -96,6 +97,7 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         >>> fl.autograd.functional.vjp(lambda x: x.exp(), fl.zeros(2), fl.tensor([1.0, 2.0]))
         (tensor([1., 1.]), tensor([1., 2.]))
     """
+    a_function("vjp", func)
     with enable_grad():
         x, many_in = _inputs("vjp", inputs, create_graph)
         y, many_out = _called("vjp", func, x, strict)
@@ -113,6 +115,7 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         >>> fl.autograd.functional.jvp(lambda x: x * x, fl.tensor([1.0, 3.0]), fl.ones(2))
         (tensor([1., 9.]), tensor([2., 6.]))
     """
+    a_function("jvp", func)
     with enable_grad():
         x, many_in = _inputs("jvp", inputs, create_graph)
         v = _directions("jvp", v, x, many_in)
@@ -160,6 +163,7 @@ def jacobian(
         tensor([[2., 0.],
                 [0., 6.]])
     """
+    a_function("jacobian", func)
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertedValueError(f"jacobian: strategy = {strategy!r}; expected 'reverse-mode' or 'forward-mode'")
     if vectorize and strategy == "forward-mode" and not strict:
@@ -250,6 +254,7 @@ def hessian(
         tensor([[ 6.,  0.],
                 [ 0., 12.]])
     """
+    a_function("hessian", func)
     scalar = _scalar("hessian", func)
 
     def slope(*x: Tensor) -> Tensors:
@@ -269,11 +274,13 @@ def hessian(
 
 def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
     """func(*inputs), and `v` times its Hessian there; both shaped as the inputs. Arguments as of `vjp`."""
+    a_function("vhp", func)
     return _second("vhp", func, inputs, v, create_graph, strict)
 
 
 def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
     """func(*inputs), and its Hessian there times `v`: `vhp`, since a Hessian is symmetric."""
+    a_function("hvp", func)
     return _second("hvp", func, inputs, v, create_graph, strict)
 
 

@@ -14,6 +14,7 @@ Example:
 
 from __future__ import annotations
 
+from flambeau._no_tensor import explains as _explains
 from flambeau.distributions import constraints, transforms
 from flambeau.distributions.bernoulli import Bernoulli
 from flambeau.distributions.beta import Beta
@@ -97,3 +98,5 @@ __all__ = [
     "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "VonMises", "Weibull", "Wishart", "biject_to", "constraints",
     "identity_transform", "kl_divergence", "register_kl", "transform_to", "transforms",
 ]  # fmt: skip
+
+_explains(globals())

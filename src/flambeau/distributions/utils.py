@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import flambeau as fl
@@ -16,7 +16,11 @@ Shape = Sequence[int]
 
 def size(*parts: Shape) -> fl.Size:
     """The shapes one after the other."""
-    return fl.Size([n for part in parts for n in part])
+    try:
+        return fl.Size([n for part in parts for n in part])
+    except TypeError:
+        wrong = next((part for part in parts if isinstance(part, str) or not isinstance(part, Iterable)), parts)
+        raise TypeError(f"size: {wrong!r} is a {type(wrong).__name__}; expected a tuple of sizes") from None
 
 
 def is_number(value: Any) -> bool:

@@ -26,7 +26,7 @@ from flambeau.func._levels import (
     wrapped_in,
 )
 from flambeau.func._pullback import pullback
-from flambeau.func._table import Overload, bound, call_of, overloads
+from flambeau.func._table import Overload, bound, call_of, overloads, written_first
 from flambeau.func._tree import tree_map
 
 Rule = Callable[..., Any]
@@ -183,6 +183,8 @@ class BatchLevel(Level):
     # ------------------------------------------------------------------------------------- calls
 
     def run(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if not args and _in_place(name):
+            args, kwargs = written_first(kwargs)
         if raw := _raw_rules.get(name):
             result = raw(self, args, kwargs)
             return self.loop(name, args, kwargs) if result is NotImplemented else result

@@ -23,7 +23,7 @@ from flambeau.autograd.modes import enable_grad
 from flambeau.func._compositions import COMPOSITIONS
 from flambeau.func._levels import Level, Tensors, Wrapped, dtype_of, held_by, replaced, shape_of
 from flambeau.func._pullback import batches_of, finished, plain_parts, pullback, stand_in
-from flambeau.func._table import Overload, bound, call_of, overloads
+from flambeau.func._table import Overload, bound, call_of, overloads, written_first
 from flambeau.func._tree import flatten, tree_map
 
 # Methods and attributes that are no ops of the table, and linear in their tensor.
@@ -307,6 +307,8 @@ class DualLevel(Level):
 
     def _in_place(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What the form that returns a new tensor gives is written to both parts."""
+        if not args:
+            args, kwargs = written_first(kwargs)
         x = args[0]
         if not self.holds(x):
             self._refuse_plain(name, x)
@@ -353,6 +355,8 @@ class DualLevel(Level):
         x._tangent = ops.add(x._tangent, ops.new_zeros(tangent, ()))
 
     def _refuse_plain(self, name: str, x: Any) -> None:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}: what is written is a {type(x).__name__}; expected a Tensor")
         raise RuntimeError(
             f"jvp: {name} would write a value with a tangent to a tensor of shape {list(shape_of(x))} that has none; use the form that "
             "returns a new tensor, or write to one that is made of an input (zeros_like, new_zeros)"

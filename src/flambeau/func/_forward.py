@@ -10,6 +10,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import RefusedTypeError
+from flambeau._info import a_function
 from flambeau.autograd.modes import enable_grad
 from flambeau.func._dual import DualLevel
 from flambeau.func._levels import dtype_of, opened, shape_of
@@ -50,6 +51,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         >>> fl.func.jvp(fl.sin, (fl.zeros(2),), (fl.tensor([1.0, 2.0]),))
         (tensor([0., 0.]), tensor([1., 2.]))
     """
+    a_function("jvp", func)
     for what, value in (("primals", primals), ("tangents", tangents)):
         if not isinstance(value, tuple):
             raise RefusedTypeError(f"jvp: {what} is a {type(value).__name__}; expected a tuple, (x,) for one tensor")
@@ -119,6 +121,7 @@ def jacfwd(
         tensor([[2., 0.],
                 [0., 6.]])
     """
+    a_function("jacfwd", func)
 
     @functools.wraps(func, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -169,6 +172,7 @@ def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any
         tensor([[ 6.,  0.],
                 [ 0., 12.]])
     """
+    a_function("hessian", func)
 
     @functools.wraps(func, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -239,6 +243,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         >>> jvp_fn(fl.tensor([1.0, 2.0]))
         tensor([1., 2.])
     """
+    a_function("linearize", func)
     inputs = Inputs("linearize", primals, tuple(range(len(primals))))
     levels = running_batches()
     with enable_grad():

@@ -11,6 +11,7 @@ from typing import Any, Literal, ParamSpec, overload
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import RefusedElementsError, RefusedTypeError
+from flambeau._info import a_function
 from flambeau.autograd.modes import enable_grad
 from flambeau.func._levels import dtype_of, shape_of
 from flambeau.func._pullback import finished, pullback, pullbacks, running_batches, stand_in
@@ -81,6 +82,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
         >>> fl.func.grad_and_value(lambda x: (x * x).sum())(fl.tensor([1.0, 2.0]))
         (tensor([2., 4.]), tensor(5.))
     """
+    a_function("grad_and_value", func)
 
     @functools.wraps(func, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -171,6 +173,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         >>> vjp_fn(fl.tensor([1.0, 3.0]))
         (tensor([1., 3.]),)
     """
+    a_function("vjp", func)
     if not primals:
         raise ValueError("vjp: there are no primals; expected at least one tensor to differentiate by")
     inputs = Inputs("vjp", primals, tuple(range(len(primals))))
@@ -235,6 +238,7 @@ def jacrev(
         tensor([[2., 0.],
                 [0., 6.]])
     """
+    a_function("jacrev", func)
     if chunk_size is not None and (isinstance(chunk_size, bool) or not isinstance(chunk_size, (int, Integral)) or chunk_size < 1):
         raise RefusedTypeError(f"jacrev: chunk_size = {chunk_size!r}; expected None or at least 1")
 

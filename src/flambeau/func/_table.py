@@ -155,3 +155,9 @@ def name_of(func: Any) -> str:
     if name in ("__get__", "__set__", "__delete__") and hasattr(func, "__self__"):
         return f"{name.strip('_')}:{func.__self__.__name__}"
     return name
+
+
+def written_first(kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of an op in place, all by name, with the tensor that it writes by position."""
+    first = next((name for name in ("input", "x", "a", "self") if name in kwargs), next(iter(kwargs)))
+    return (kwargs[first],), {name: value for name, value in kwargs.items() if name != first}

@@ -9,6 +9,7 @@ from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau._errors import RefusedTypeError
+from flambeau._info import a_function
 from flambeau.func import _draws
 from flambeau.func._batched import BatchLevel
 from flambeau.func._levels import opened, shape_of
@@ -49,6 +50,7 @@ def vmap(
         >>> dots(fl.tensor([[1.0, 2.0], [3.0, 4.0]]), fl.ones(2, 2))
         tensor([3., 7.])
     """
+    a_function("vmap", func)
     if randomness not in RANDOMNESS:
         raise RuntimeError(f"vmap: randomness = {randomness!r}; expected 'error', 'different' or 'same'")
     if chunk_size is not None and (isinstance(chunk_size, bool) or not isinstance(chunk_size, (int, Integral)) or chunk_size < 1):

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._no_tensor import wants_tensors
 from flambeau._out import deliver
 from flambeau._results import result
 from flambeau._spelled import spelled
@@ -144,6 +145,7 @@ def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | Non
     return deliver("lu_solve", _complex_systems.linalg_lu_solve(LU_data, LU_pivots, b), out)  # type: ignore[no-any-return]
 
 
+@wants_tensors
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Any = None) -> Any:
     """P, L and U of what `lu` returned; what is not wanted is empty."""
     check_tensors("lu_unpack", LU_data=LU_data, LU_pivots=LU_pivots)
@@ -187,6 +189,7 @@ def triangular_solve(
     return deliver("triangular_solve", TriangularSolve(x, A.clone()), out)  # type: ignore[no-any-return]
 
 
+@wants_tensors
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """`linalg.multi_dot` of matrices as arguments."""
     _older("chain_matmul", "linalg.multi_dot(matrices)")

@@ -176,6 +176,9 @@ class HookMixin:
         called: set[int] = set()
         result: Any = None
         try:
+            # The backward runs the hooks that there are now: a handle may be removed, and a hook added, before it.
+            before = [hook for _, hook in self._fl_all("_backward_pre_hooks")]
+            after = [hook for _, hook in self._fl_all("_backward_hooks")]
             for key, hook in self._fl_all("_forward_pre_hooks"):
                 if key in self._forward_pre_hooks_with_kwargs:
                     changed = hook(self, args, kwargs)
@@ -192,8 +195,8 @@ class HookMixin:
                     if changed is not None:
                         args = changed if isinstance(changed, tuple) else (changed,)
             call = None
-            if self._fl_all("_backward_hooks") or self._fl_all("_backward_pre_hooks"):
-                call, args = tap_inputs(self, args)
+            if before or after:
+                call, args = tap_inputs(_Call(self, before, after), args)
             result = self.forward(*args, **kwargs)  # type: ignore[attr-defined]
             for key, hook in self._fl_all("_forward_hooks"):
                 called.add(key)
@@ -242,8 +245,10 @@ class HookMixin:
 class _Call:
     """What the two taps of one call share."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, before: list[Any], after: list[Any]) -> None:
         self.module = module
+        self.before = before  # hooks of the backward: ahead of the module's part, and behind it
+        self.after = after
         self.grad_outputs: tuple[Tensor | None, ...] | None = None  # of no output where none is a tensor
         self.n_inputs = 0
         self.input_positions: list[int] = []
@@ -272,7 +277,7 @@ def _run_backward_hooks(
         return grad_inputs
     # A second derivative may reach the inputs without passing the outputs: no hook is called then.
     grad_outputs, call.grad_outputs = call.grad_outputs, None
-    for _, hook in call.module._fl_all("_backward_hooks"):
+    for hook in call.after:
         result = hook(call.module, grad_inputs, grad_outputs)
         if result is not None:
             grad_inputs = _checked("full_backward", call.module, result, grad_inputs)
@@ -293,7 +298,7 @@ class _OutputTap(Function):  # type: ignore[misc]
         for i, grad in zip(ctx.positions, grads):
             full[i] = grad
         grad_outputs = tuple(full)
-        for _, hook in call.module._fl_all("_backward_pre_hooks"):
+        for hook in call.before:
             result = hook(call.module, grad_outputs)
             if result is not None:
                 grad_outputs = _checked("full_backward_pre", call.module, result, grad_outputs)
@@ -327,16 +332,15 @@ class _InputTap(Function):  # type: ignore[misc]
         return (None, *(grad_inputs[i] for i in call.input_positions))
 
 
-def tap_inputs(module: Any, args: tuple[Any, ...]) -> tuple[_Call, tuple[Any, ...]]:
+def tap_inputs(call: _Call, args: tuple[Any, ...]) -> tuple[_Call, tuple[Any, ...]]:
     """Lays the input tap: the positional tensor arguments that require gradients pass through
     it.
     """
-    call = _Call(module)
     call.n_inputs = len(args)
     call.input_positions = [
         i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad
     ]
-    if not (is_grad_enabled() and call.input_positions and module._fl_all("_backward_hooks")):
+    if not (is_grad_enabled() and call.input_positions and call.after):
         return call, args
     call.taps_inputs = True
     call.constants = [

@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._no_tensor import wants_tensors
 from flambeau._warn import warn
 from flambeau.autograd import no_grad
 
@@ -29,6 +30,7 @@ _GAINS = {
 }
 
 
+@wants_tensors
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """Returns the factor that keeps the variance through `nonlinearity`.
 
@@ -76,18 +78,21 @@ def _is_empty(tensor: Tensor) -> bool:
     return True
 
 
+@wants_tensors
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fills with U(a, b)."""
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
+@wants_tensors
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fills with N(mean, std^2)."""
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
+@wants_tensors
 def trunc_normal_(
     tensor: Tensor,
     mean: float = 0.0,
@@ -111,22 +116,26 @@ def trunc_normal_(
         return tensor.clamp_(min=a, max=b)
 
 
+@wants_tensors
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fills with `val`."""
     with no_grad():
         return tensor.fill_(val)
 
 
+@wants_tensors
 def ones_(tensor: Tensor) -> Tensor:
     """Fills with 1."""
     return constant_(tensor, 1.0)
 
 
+@wants_tensors
 def zeros_(tensor: Tensor) -> Tensor:
     """Fills with 0."""
     return constant_(tensor, 0.0)
 
 
+@wants_tensors
 def eye_(tensor: Tensor) -> Tensor:
     """Makes a 2-D tensor the identity.
 
@@ -143,6 +152,7 @@ def eye_(tensor: Tensor) -> Tensor:
     return tensor
 
 
+@wants_tensors
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Makes a convolution weight [out, in / groups, *kernel] pass its input through.
 
@@ -168,6 +178,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     return tensor
 
 
+@wants_tensors
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fills with U(-a, a), a = gain * sqrt(6 / (fan_in + fan_out)).
 
@@ -178,6 +189,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
     return uniform_(tensor, -bound, bound, generator)
 
 
+@wants_tensors
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fills with N(0, gain^2 * 2 / (fan_in + fan_out)).
 
@@ -187,6 +199,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 
 
+@wants_tensors
 def kaiming_uniform_(
     tensor: Tensor,
     a: float = 0,
@@ -204,6 +217,7 @@ def kaiming_uniform_(
     return uniform_(tensor, -bound, bound, generator)
 
 
+@wants_tensors
 def kaiming_normal_(
     tensor: Tensor,
     a: float = 0,
@@ -221,6 +235,7 @@ def kaiming_normal_(
     return normal_(tensor, 0.0, std, generator)
 
 
+@wants_tensors
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """Fills with a (semi-)orthogonal matrix times `gain`; later dimensions are flattened.
 
@@ -249,6 +264,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     return tensor
 
 
+@wants_tensors
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Fills a 2-D tensor with N(0, std^2) and sets the share `sparsity` of each column to zero.
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from flambeau import _tensor
 from flambeau._C import Tensor, graph
 from flambeau._handles import HookTable, Table
+from flambeau._no_tensor import CONFUSED, explained
 from flambeau.nn._changes import ChangeMixin
 from flambeau.nn._errors import annotate, kind_of
 from flambeau.nn._hooks import CALL_TABLES, EVERYWHERE, TABLES, HookMixin, registered
@@ -122,7 +123,10 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
                     return self._fl_call_with_hooks(args, kwargs)
                 return self.forward(*args, **kwargs)
             except Exception as error:
-                annotate(self, error)
+                clearer = explained(error, type(self).forward, (self, *args), kwargs) if isinstance(error, CONFUSED) else error
+                annotate(self, clearer)
+                if clearer is not error:
+                    raise clearer from None
                 raise
 
         _call_impl = _wrapped_call_impl = __call__  # PyTorch's names of it; who overrides the first is called by the others

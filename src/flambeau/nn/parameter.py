@@ -12,6 +12,7 @@ from typing import Any
 from flambeau import _C, _tensor
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import strided
+from flambeau._no_tensor import wants_tensors
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool) -> Parameter:
@@ -97,6 +98,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     def __repr__(self, **kwargs: Any) -> str:
         return "Parameter containing:\n" + super().__repr__(**kwargs)
 
+    @wants_tensors
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
             copy = type(self)(self.detach().clone(), self.requires_grad)
@@ -135,6 +137,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
         self.persistent = persistent
         return self
 
+    @wants_tensors
     def __deepcopy__(self, memo: dict[int, Any]) -> Buffer:
         if id(self) not in memo:
             memo[id(self)] = type(self)(self.detach().clone(), persistent=self.persistent)
@@ -272,6 +275,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
         self._remember(device, dtype)
         return self
 
+    @wants_tensors
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
             memo[id(self)] = type(self)(self.requires_grad, self._device, self.dtype)
@@ -292,6 +296,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[mis
         self._remember(device, dtype)
         return self
 
+    @wants_tensors
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
             memo[id(self)] = type(self)(self.requires_grad, self._device, self.dtype, self.persistent)

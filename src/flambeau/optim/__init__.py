@@ -3,6 +3,7 @@
 import importlib as _importlib
 import typing as _typing
 
+from flambeau._no_tensor import explains as _explains
 from flambeau.optim import _functional as _functional
 from flambeau.optim import lr_scheduler
 from flambeau.optim.adagrad import Adagrad
@@ -45,3 +46,6 @@ def __getattr__(name: str) -> _typing.Any:
     if name == "swa_utils":  # it wants the layers, which an optimizer does not
         return _importlib.import_module("flambeau.optim.swa_utils")
     raise AttributeError(f"module 'flambeau.optim' has no attribute '{name}'")
+
+
+_explains(globals(), first=True)

@@ -10,6 +10,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import AssertedValueError
+from flambeau._no_tensor import explains as _explains
 from flambeau.autograd import no_grad
 from flambeau.nn import Module
 from flambeau.optim.lr_scheduler import LRScheduler, _warn_get_lr_called_within_step
@@ -226,3 +227,5 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     for layer, momentum in zip(layers, momenta):
         layer.momentum = momentum
     model.train(was_training)
+
+_explains(globals(), first=True)

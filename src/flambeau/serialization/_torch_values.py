@@ -246,13 +246,15 @@ class NumpyType(Inner):
 
 NUMPY_TEXT = re.compile("[US]([1-9][0-9]{0,8})")
 NUMPY_CODES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"}
+NUMPY_OBJECTS = {"O", "O8"}
 
 
 def _numpy_type(names: Context, args: tuple[Any, ...]) -> NumpyType:
     args = tuple(part.decode("ascii") if type(part) is bytes and part.isascii() else part for part in args)
     expect("numpy.dtype", args, str, (bool, int), (bool, int), optional=2)
-    if args[0] not in NUMPY_CODES and not NUMPY_TEXT.fullmatch(args[0]):
-        raise FileFormatError(f"a NumPy dtype {short(args[0])}; expected text (U7, S7) or one of {', '.join(sorted(NUMPY_CODES))}")
+    if args[0] not in NUMPY_CODES | NUMPY_OBJECTS and not NUMPY_TEXT.fullmatch(args[0]):
+        codes = ", ".join(sorted(NUMPY_CODES))
+        raise FileFormatError(f"a NumPy dtype {short(args[0])}; expected text (U7, S7), objects (O8) or one of {codes}")
     return NumpyType(args[0])
 
 
@@ -269,6 +271,8 @@ def _numpy_scalar(names: Context, args: tuple[Any, ...]) -> Any:
     import numpy as np
 
     dtype, raw = args[0].dtype(), names.old_text.bytes_of(args[1])
+    if dtype.hasobject:
+        raise FileFormatError("a NumPy number has the dtype of objects; expected one of numbers or text")
     if len(raw) != dtype.itemsize:
         raise FileFormatError(f"a NumPy number of {dtype} has {len(raw)} bytes; expected {dtype.itemsize}")
     return np.frombuffer(raw, dtype)[0]
@@ -285,13 +289,22 @@ def _numpy_array(names: Context, args: tuple[Any, ...]) -> Any:
 
 def build_array(names: Context, target: Any, state: Any) -> None:
     fits = isinstance(state, tuple) and len(state) == 5 and isinstance(state[1], tuple) and isinstance(state[2], NumpyType)
-    if not fits or type(state[4]) not in (bytes, str):
-        raise FileFormatError(f"a NumPy array has the state {short(state)}; expected shape, dtype, order and bytes")
+    of_objects = fits and state[2].code in NUMPY_OBJECTS
+    if not fits or type(state[4]) not in ((list,) if of_objects else (bytes, str)):
+        raise FileFormatError(
+            f"a NumPy array has the state {short(state)}; expected shape, dtype, order and {'a list' if of_objects else 'bytes'}"
+        )
     _, shape, kind, fortran, raw = state
     if type(fortran) is not bool or len(shape) > 32 or not all(type(n) is int and 0 <= n < 2**63 for n in shape):
         raise FileFormatError(f"a NumPy array has shape {short(shape)}")
-    raw = names.old_text.bytes_of(raw)  # a text is Python 2's
     dtype = kind.dtype()
+    if of_objects:  # the list's entries were read as others are
+        if math.prod(shape) != len(raw) or math.prod(n for n in shape if n) * dtype.itemsize >= 2**59:
+            raise FileFormatError(f"a NumPy array of {dtype} and shape {short(shape)} has {len(raw)} entries")
+        names.charge(len(raw) * dtype.itemsize, "an array")
+        target.__setstate__((1, shape, dtype, fortran, list(raw)))
+        return
+    raw = names.old_text.bytes_of(raw)  # a text is Python 2's
     if math.prod(shape) * dtype.itemsize != len(raw) or math.prod(n for n in shape if n) * dtype.itemsize >= 2**59:
         raise FileFormatError(f"a NumPy array of {dtype} and shape {short(shape)} has {len(raw)} bytes")
     names.charge(len(raw), "an array")

@@ -33,7 +33,7 @@ from flambeau.serialization._structure import FACTORIES, MAX_DEPTH, Encoder
 from flambeau.serialization._torch import MAGIC, PROTOCOL
 from flambeau.serialization._torch_names import OPS
 from flambeau.serialization._torch_random import is_random
-from flambeau.serialization._torch_values import NUMPY_CODES, NUMPY_TEXT, REDUCED
+from flambeau.serialization._torch_values import NUMPY_CODES, NUMPY_OBJECTS, NUMPY_TEXT, REDUCED
 from flambeau.serialization._zip import write_archive
 from flambeau.storage import STORAGES
 
@@ -54,11 +54,11 @@ def _name_of(kind: Any) -> str:
 
 
 def _is_numpys_own(value: Any) -> bool:
-    """Whether it is one of NumPy's dtypes of numbers or text, or an array of one."""
+    """Whether it is one of NumPy's dtypes of numbers, text or objects, or an array of one."""
     if type(value).__module__ == "numpy" and type(value).__name__ == "ndarray":
         value = value.dtype
     code = value.str[1:] if type(value).__module__ == "numpy.dtypes" else ""
-    return code in NUMPY_CODES or bool(NUMPY_TEXT.fullmatch(code))
+    return code in NUMPY_CODES or code in NUMPY_OBJECTS or bool(NUMPY_TEXT.fullmatch(code))
 
 
 class _Encoder(Encoder):
@@ -94,11 +94,16 @@ class _Encoder(Encoder):
         if depth >= MAX_DEPTH:
             raise ValueError(f"save: {path[:80]}... is nested deeper than {MAX_DEPTH} levels")
         function, args, *state = value.__reduce_ex__(2)
+        if id(value) in self._active:
+            raise ValueError(f"save: {path or 'the object'} contains itself")
+        self._active.add(id(value))
         module = "numpy.core.multiarray" if function.__module__.startswith("numpy._core") else function.__module__
-        return {
+        node = {
             "O": f"{module} {function.__name__}", "args": [self.encode(arg, path, depth + 1) for arg in args],
             "state": self.encode(state[0], path, depth + 1) if state else None,
         }  # fmt: skip
+        self._active.discard(id(value))
+        return node
 
     @functools.cached_property
     def _functions(self) -> dict[int, str]:

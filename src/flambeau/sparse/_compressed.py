@@ -22,6 +22,7 @@ from flambeau._memory_format import (
     sparse_csc,
     sparse_csr,
 )
+from flambeau._no_tensor import wants_tensors
 from flambeau._print import parts_text
 from flambeau._warn import warn_once
 from flambeau.sparse._tensor import SparseCOO, SparseTensor, linear, remade, size_of
@@ -340,6 +341,7 @@ def to_sparse_csc(x: Tensor, dense_dim: int | None = None) -> SparseCSC:
     return to_compressed("to_sparse_csc", x, sparse_csc, None, dense_dim)  # type: ignore[no-any-return]
 
 
+@wants_tensors
 def to_sparse_bsr(x: Tensor, blocksize: Sequence[int], dense_dim: int | None = None) -> SparseBSR:
     """This tensor by compressed rows of blocks: of a dense one the blocks that are not all 0.
 
@@ -359,6 +361,7 @@ def to_sparse_bsr(x: Tensor, blocksize: Sequence[int], dense_dim: int | None = N
     return to_compressed("to_sparse_bsr", x, sparse_bsr, blocksize, dense_dim)  # type: ignore[no-any-return]
 
 
+@wants_tensors
 def to_sparse_bsc(x: Tensor, blocksize: Sequence[int], dense_dim: int | None = None) -> SparseBSC:
     """This tensor by compressed columns of blocks: `to_sparse_bsr`, with the blocks of a column together.
 

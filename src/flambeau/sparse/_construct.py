@@ -10,6 +10,7 @@ from typing import Any
 from flambeau import _C, _tensor
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import sparse_coo, sparse_csr
+from flambeau._no_tensor import wants_tensors
 from flambeau.sparse._compressed import (
     KINDS,
     SparseBSC,
@@ -46,6 +47,7 @@ def _value_part(values: Any, dtype: Any, device: Any, requires_grad: bool) -> Te
     return x
 
 
+@wants_tensors
 def sparse_coo_tensor(
     indices: Any = None,
     values: Any = None,
@@ -276,6 +278,7 @@ def sparse_compressed_tensor(
     )
 
 
+@wants_tensors
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: Any = None) -> Any:
     """A sparse matrix with the rows of `diagonals` along its diagonals: column j of the matrix holds elements j of the rows.
 
@@ -367,6 +370,7 @@ def _at_places(x: SparseCOO, mask: SparseCOO) -> SparseCOO:
     return SparseCOO.make(mask._idx, ops.where(there.reshape(-1, *[1] * (values.ndim - 1)), values, values.new_zeros(())), x.shape, True)
 
 
+@wants_tensors
 def sparse_mask(x: Tensor, mask: SparseTensor) -> SparseTensor:
     """The elements of a tensor, dense or sparse, at the places of a sparse one, with gradients."""
     if not isinstance(mask, SparseTensor) or x.shape != mask.shape:

@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._no_tensor import wants_tensors
 from flambeau.sparse._answers import answers, coalesced, in_layout_of, pairs, rows_of, wrapped
 from flambeau.sparse._compressed import SparseCompressed, SparseCSC, SparseCSR
 from flambeau.sparse._tensor import SparseCOO, SparseTensor, linear, merged, merging, size_of
@@ -81,6 +82,7 @@ def _reduced_product(a: Any, b: Any, reduce: str) -> Tensor:
 
 
 @answers("mm", "matmul", "mv", "spmm", "__matmul__")
+@wants_tensors
 def mm(mat1: Any, mat2: Any, reduce: str | None = None) -> Any:
     """The product of two matrices, of which one or both are sparse; that of two sparse ones is sparse.
 
@@ -135,6 +137,7 @@ def _reflected_mm(mat2: Any, mat1: Any) -> Any:
 
 
 @answers("addmm")
+@wants_tensors
 def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: float = 1.0, alpha: float = 1.0) -> Any:
     """beta * mat + alpha * (mat1 @ mat2) with a sparse mat1 or mat2.
 
@@ -155,6 +158,7 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
     return y if bias is None else y + bias
 
 
+@wants_tensors
 def sampled_addmm(input: SparseTensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> SparseTensor:
     """beta * input + alpha * (mat1 @ mat2) at the places of the sparse matrix `input`; the other elements are not computed.
 
@@ -320,6 +324,7 @@ def _reflected_sub(a: Any, b: Any) -> Any:
 
 
 @answers("sum")
+@wants_tensors
 def sum(input: Any, dim: int | Sequence[int] | None = None, dtype: Any = None) -> Any:
     """The sum of all elements, or over axes: a sparse tensor while axes with indices remain, else a dense one.
 
@@ -365,6 +370,7 @@ def _softmax(op: str, input: Any, dim: int, dtype: Any, logarithm: bool) -> Spar
 
 
 @answers("softmax")
+@wants_tensors
 def softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
     """Softmax along an axis over the elements that have places; the others count as -inf and stay without.
 
@@ -378,6 +384,7 @@ def softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
 
 
 @answers("log_softmax")
+@wants_tensors
 def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
     """The logarithm of `softmax`."""
     return _softmax("sparse.log_softmax", input, dim, dtype, True)

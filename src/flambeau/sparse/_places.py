@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._no_tensor import wants_tensors
 from flambeau.sparse._answers import answers, coalesced, in_layout_of, pairs, rows_of, wrapped
 from flambeau.sparse._compressed import SparseCompressed
 from flambeau.sparse._tensor import SparseCOO, SparseTensor, size_of
@@ -96,6 +97,7 @@ def _unsqueeze(x: SparseTensor, dim: int) -> SparseTensor:
 
 
 @answers("index_select")
+@wants_tensors
 def _index_select(x: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
     coo, (d,) = coalesced("index_select", x), wrapped("index_select", x, dim)
     if index.ndim != 1 or index.is_floating_point() or index.dtype == _C.bool:

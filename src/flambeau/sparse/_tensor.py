@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import layout, sparse_coo, sparse_csr
+from flambeau._no_tensor import wants_tensors
 from flambeau._print import parts_text
 
 # How to coalesce: the places in order, an index, and whether places were there more than once. If so, the index says to which place each
@@ -203,6 +204,7 @@ class SparseTensor(Tensor):
 
     to_sparse_coo = to_sparse
 
+    @wants_tensors
     def __deepcopy__(self, memo: dict[int, Any]) -> SparseTensor:
         if not self.is_leaf:
             raise _C.AutogradError("deepcopy: the sparse tensor is the result of a computation; call .detach() first")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from flambeau._C import ArgumentError, Tensor, ops
-from flambeau._no_tensor import explained
+from flambeau._info import switch
+from flambeau._no_tensor import CONFUSED, explain, explained, wants_tensors
 from flambeau._warn import warn
 
 __all__ = [
@@ -126,7 +128,10 @@ prelu: Callable[..., Tensor] = ops.prelu
 
 def relu_(input: Tensor) -> Tensor:
     """relu into the input itself."""
-    return input.relu_()
+    try:
+        return input.relu_()
+    except AttributeError as error:
+        raise explained(error, relu_, (input,)) from None
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
@@ -140,15 +145,24 @@ def rrelu(
     """leaky_relu with a slope per element, drawn from U(lower, upper) while training and their mean otherwise.
 
     Raises:
-        ValueError: `lower` above `upper`.
+        ValueError: `lower` above `upper`, or one of them no finite number.
 
     Source: Xu et al. 2015.
     """
-    if not lower <= upper:
-        raise ArgumentError(f"rrelu: lower = {lower}, upper = {upper}; expected lower <= upper")
+    if training is not True and training is not False:
+        training = switch("rrelu", "training", training)
+    try:
+        if not -math.inf < lower <= upper < math.inf:
+            raise ArgumentError(f"rrelu: lower = {lower}, upper = {upper}; expected finite numbers, lower <= upper")
+    except CONFUSED as error:
+        explain(error, rrelu, (input, lower, upper, training, inplace))
+        raise
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
-    plain = input.detach()
+    try:
+        plain = input.detach()
+    except AttributeError as error:
+        raise explained(error, rrelu, (input,)) from None
     slopes = ops.where(plain <= 0, ops.rand_like(plain) * (upper - lower) + lower, 1.0)
     return (ops.mul_ if inplace else ops.mul)(input, slopes)
 
@@ -181,6 +195,8 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
     Source: Barron 2017.
     """
+    if alpha == 0:
+        raise ArgumentError("celu: alpha = 0; alpha cannot be 0 for CELU, which divides by it")
     return (ops.celu_ if inplace else ops.celu)(input, alpha)
 
 
@@ -188,8 +204,12 @@ def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
     """Clamps to [min_val, max_val]."""
-    if min_val > max_val:
-        raise ArgumentError(f"hardtanh: min_val = {min_val}, max_val = {max_val}; expected min_val <= max_val")
+    try:
+        if min_val > max_val:
+            raise ArgumentError(f"hardtanh: min_val = {min_val}, max_val = {max_val}; expected min_val <= max_val")
+    except CONFUSED as error:
+        explain(error, hardtanh, (input, min_val, max_val, inplace))
+        raise
     return (ops.hardtanh_ if inplace else ops.hardtanh)(input, min_val, max_val)
 
 
@@ -242,23 +262,33 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
         tensor([0.5000, 0.5000])
     """
     _check_stacklevel("softmax", _stacklevel)
-    dim = _softmax_dim("softmax", dim, input.dim())
-    return ops.softmax(input if dtype is None else input.to(dtype), dim)
+    try:
+        dim = _softmax_dim("softmax", dim, input.dim())
+        return ops.softmax(input if dtype is None else input.to(dtype), dim)
+    except CONFUSED as error:
+        explain(error, softmax, (input, dim))
+        raise
 
 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """log(softmax(x)) along `dim`, computed without the detour; `_stacklevel` is ignored."""
     _check_stacklevel("log_softmax", _stacklevel)
-    dim = _softmax_dim("log_softmax", dim, input.dim())
-    return ops.log_softmax(input if dtype is None else input.to(dtype), dim)
+    try:
+        dim = _softmax_dim("log_softmax", dim, input.dim())
+        return ops.log_softmax(input if dtype is None else input.to(dtype), dim)
+    except CONFUSED as error:
+        explain(error, log_softmax, (input, dim))
+        raise
 
 
+@wants_tensors
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """softmax(-x) along `dim`; `_stacklevel` is ignored."""
     _check_stacklevel("softmin", _stacklevel)
     return softmax(-input, dim, dtype=dtype)
 
 
+@wants_tensors
 def gumbel_softmax(
     logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
@@ -268,6 +298,8 @@ def gumbel_softmax(
 
     Source: Jang et al. 2016, eq. 1.
     """
+    if hard is not False and hard is not True:
+        hard = switch("gumbel_softmax", "hard", hard)
     if eps != 1e-10:
         warn(f"gumbel_softmax: eps = {eps} is deprecated and has no effect; dim is the fifth argument, or dim=")
     uniform = ops.empty_like(logits).exponential_()

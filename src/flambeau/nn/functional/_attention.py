@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._info import switch
+from flambeau._no_tensor import CONFUSED, explain
 from flambeau._tensor import broadcast_shapes
 from flambeau.nn.functional._dropout import check_p
 
@@ -30,34 +32,42 @@ def scaled_dot_product_attention(
     The mask is bool (what may be looked at), or is added and has the type of the query, or float32. With `is_causal`, position t looks at
     keys 0 to t alone, of those that the mask leaves.
     """
-    if attn_mask is not None and attn_mask.dtype is _C.float32 and query.is_floating_point():
-        attn_mask = attn_mask.to(query.dtype)
-    if enable_gqa and key.shape[-3] != query.shape[-3]:
-        repeats = query.shape[-3] // key.shape[-3]
-        key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)
-    if is_causal and attn_mask is not None:
-        later = ops.tril(ops.ones((query.shape[-2], key.shape[-2]), dtype=_C.bool, device=query.device)).logical_not()
-        attn_mask = attn_mask.masked_fill(later, False if attn_mask.dtype is _C.bool else float("-inf"))
-        is_causal = False
-    check_p("scaled_dot_product_attention", dropout_p)
-    composed = dropout_p > 0.0 or (attn_mask is not None and attn_mask.requires_grad)
-    if not composed:
-        try:
-            return ops.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale)
-        except _C.ShapeError:
-            together = _of_equal_leading_axes(query, key, value)
-            if together is None:
-                raise
-        q, k, v = together
-        return ops.scaled_dot_product_attention(q, k, v, attn_mask, 0.0, is_causal, scale)
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = ops.matmul(query * factor, key.transpose(-2, -1))
-    if is_causal:
-        keep = ops.tril(ops.ones(scores.shape[-2:], dtype=_C.bool))
-        scores = scores.masked_fill(~keep, float("-inf"))
-    elif attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask, float("-inf")) if attn_mask.dtype is _C.bool else scores + attn_mask
-    return ops.matmul(ops.dropout(ops.softmax(scores, -1), dropout_p, True), value)
+    if is_causal is not False and is_causal is not True:
+        is_causal = switch("scaled_dot_product_attention", "is_causal", is_causal)
+    if enable_gqa is not False and enable_gqa is not True:
+        enable_gqa = switch("scaled_dot_product_attention", "enable_gqa", enable_gqa)
+    try:
+        if attn_mask is not None and attn_mask.dtype is _C.float32 and query.is_floating_point():
+            attn_mask = attn_mask.to(query.dtype)
+        if enable_gqa and key.shape[-3] != query.shape[-3]:
+            repeats = query.shape[-3] // key.shape[-3]
+            key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)
+        if is_causal and attn_mask is not None:
+            later = ops.tril(ops.ones((query.shape[-2], key.shape[-2]), dtype=_C.bool, device=query.device)).logical_not()
+            attn_mask = attn_mask.masked_fill(later, False if attn_mask.dtype is _C.bool else float("-inf"))
+            is_causal = False
+        check_p("scaled_dot_product_attention", dropout_p)
+        composed = dropout_p > 0.0 or (attn_mask is not None and attn_mask.requires_grad)
+        if not composed:
+            try:
+                return ops.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale)
+            except _C.ShapeError:
+                together = _of_equal_leading_axes(query, key, value)
+                if together is None:
+                    raise
+            q, k, v = together
+            return ops.scaled_dot_product_attention(q, k, v, attn_mask, 0.0, is_causal, scale)
+        factor = query.shape[-1] ** -0.5 if scale is None else scale
+        scores = ops.matmul(query * factor, key.transpose(-2, -1))
+        if is_causal:
+            keep = ops.tril(ops.ones(scores.shape[-2:], dtype=_C.bool))
+            scores = scores.masked_fill(~keep, float("-inf"))
+        elif attn_mask is not None:
+            scores = scores.masked_fill(~attn_mask, float("-inf")) if attn_mask.dtype is _C.bool else scores + attn_mask
+        return ops.matmul(ops.dropout(ops.softmax(scores, -1), dropout_p, True), value)
+    except CONFUSED as error:
+        explain(error, scaled_dot_product_attention, (query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa))
+        raise
 
 
 def _of_equal_leading_axes(*tensors: Tensor) -> list[Tensor] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._info import switch
 from flambeau._no_tensor import wants_tensors
 from flambeau._tensor import tensor
 from flambeau.nn.functional._embedding import embedding
@@ -48,6 +49,12 @@ def embedding_bag(
                 [0., 1., 0.]])
     """
     name = "embedding_bag"
+    if scale_grad_by_freq is not False and scale_grad_by_freq is not True:
+        scale_grad_by_freq = switch("embedding_bag", "scale_grad_by_freq", scale_grad_by_freq)
+    if sparse is not False and sparse is not True:
+        sparse = switch("embedding_bag", "sparse", sparse)
+    if include_last_offset is not False and include_last_offset is not True:
+        include_last_offset = switch("embedding_bag", "include_last_offset", include_last_offset)
     _check(name, input, weight, mode, scale_grad_by_freq, sparse, per_sample_weights)
     if weight.is_meta and (input.ndim == 2 or offsets is not None):
         return _shaped(input, weight, offsets, include_last_offset, padding_idx, per_sample_weights)

@@ -17,6 +17,7 @@ from flambeau._C import (
     int64,
     ops,
 )
+from flambeau._no_tensor import wants_tensors
 from flambeau._warn import warn
 from flambeau.nn.functional._likelihood import cross_entropy
 from flambeau.utils.checkpoint import checkpoint
@@ -81,6 +82,7 @@ class LinearCrossEntropyOptions:
         return size
 
 
+@wants_tensors
 def linear_cross_entropy(
     input: Tensor,
     linear_weight: Tensor,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from numbers import Integral
 from typing import Any, Protocol
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, float32, is_autocast_enabled, ops
-from flambeau._no_tensor import explained, wants_tensors
+from flambeau._info import per_axis
+from flambeau._no_tensor import CONFUSED, explain, explained, wants_tensors
 from flambeau.amp.autocast_mode import _cast
 from flambeau.nn.functional._calls import batched
 
@@ -61,11 +61,11 @@ def _convolution(op: Callable[..., Tensor], axes: int) -> Convolution:
                 raise ArgumentError(f"{name}: padding = '{padding}'; expected 'same', 'valid' or ints")
             if padding == "valid":
                 return op(input, weight, bias, stride, 0, dilation, groups)
-            if any(s != 1 for s in ([stride] if isinstance(stride, (int, Integral)) else stride)):
+            if any(s != 1 for s in per_axis(name, "stride", stride, axes)):
                 raise ArgumentError(f"{name}: padding = 'same' with stride = {stride}; expected stride 1")
             if weight.ndim != axes + 2:
                 raise ShapeError(f"{name}: weight has shape {list(weight.shape)}; expected {axes + 2} axes")
-            steps = [int(dilation)] * axes if isinstance(dilation, (int, Integral)) else list(dilation)
+            steps = per_axis(name, "dilation", dilation, axes)
             totals = [d * (k - 1) for d, k in zip(steps, weight.shape[2:], strict=True)]
             if any(t % 2 for t in totals):  # one element more at the end
                 pairs = [side for t in reversed(totals) for side in (t // 2, t - t // 2)]
@@ -117,7 +117,7 @@ conv_transpose2d = _transposed(ops.conv_transpose2d, 2)
 conv_transpose3d = _transposed(ops.conv_transpose3d, 3)
 
 
-def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Pads the last dimensions; `pad` counts from the last one: (left, right, top, bottom, ...).
 
     Raises:
@@ -128,24 +128,28 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         >>> fl.nn.functional.pad(fl.ones(1, 2), (1, 0), value=7.0)
         tensor([[7., 1., 1.]])
     """
-    if mode not in ("constant", "reflect", "replicate", "circular"):
+    if mode == "constant":
+        try:
+            return ops.pad(input, tuple(pad), "constant", 0 if value is None else value)
+        except CONFUSED as error:
+            explain(error, _pad, (input, pad, mode, value))
+            raise
+    if mode not in ("reflect", "replicate", "circular"):
         raise ArgumentError(
             f"pad: mode = {mode!r}; expected 'constant', 'reflect', 'replicate' or 'circular'"
         )
-    if mode == "constant":
-        return ops.pad(input, tuple(pad), "constant", 0 if value is None else value)
     if value is not None and value != 0:
         raise ArgumentError(f"pad: value = {value} has no meaning with mode = '{mode}'")
-    if is_autocast_enabled() and (mode == "replicate" or (mode == "reflect" and len(pad) < 6)):  # PyTorch's list has these
-        input = _cast(input, float32)
-    return ops.pad(input, tuple(pad), mode)
+    try:
+        if is_autocast_enabled() and (mode == "replicate" or (mode == "reflect" and len(pad) < 6)):  # PyTorch's list has these
+            input = _cast(input, float32)
+        return ops.pad(input, tuple(pad), mode)
+    except CONFUSED as error:
+        explain(error, _pad, (input, pad, mode, value))
+        raise
 
 
-def _pair(op: str, name: str, value: Any) -> tuple[int, int]:
-    pair = (int(value), int(value)) if isinstance(value, (int, Integral)) else tuple(value)
-    if len(pair) != 2:
-        raise ArgumentError(f"{op}: {name} = {value}; expected one int or two")
-    return pair
+_pad = pad  # `pad` is an argument of it, too
 
 
 def _blocks(
@@ -153,8 +157,8 @@ def _blocks(
     stride: int | Sequence[int]
 ) -> tuple[tuple[int, int], ...]:
     """(kernel, dilation, padding, stride, how many blocks) of `fold` and `unfold`, as pairs."""
-    k, d = _pair(op, "kernel_size", kernel), _pair(op, "dilation", dilation)
-    p, s = _pair(op, "padding", padding), _pair(op, "stride", stride)
+    k, d = per_axis(op, "kernel_size", kernel, 2), per_axis(op, "dilation", dilation, 2)
+    p, s = per_axis(op, "padding", padding, 2), per_axis(op, "stride", stride, 2)
     spans = [n + 2 * p[i] - d[i] * (k[i] - 1) - 1 for i, n in enumerate(size)]
     if min(*k, *d, *s) < 1 or min(*p, *spans) < 0:
         raise ShapeError(
@@ -205,7 +209,7 @@ def fold(
     if input.ndim == 2:
         whole = fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride)
         return whole.squeeze(0)
-    size = _pair("fold", "output_size", output_size)
+    size = per_axis("fold", "output_size", output_size, 2)
     k, d, p, s, out = _blocks("fold", size, kernel_size, dilation, padding, stride)
     area = k[0] * k[1]
     if input.ndim != 3 or input.shape[1] % area or input.shape[2] != out[0] * out[1]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, ops
-from flambeau._no_tensor import wants_tensors
+from flambeau._info import switch
+from flambeau._no_tensor import CONFUSED, explain, wants_tensors
 from flambeau._warn import warn
 
 __all__ = ["dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"]
@@ -13,8 +14,11 @@ __all__ = ["dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "f
 
 def check_p(op: str, p: float) -> None:
     """Refuses what is no probability."""
-    if not 0.0 <= p <= 1.0:
-        raise ArgumentError(f"{op}: p = {p}; expected a probability, 0 <= p <= 1")
+    try:
+        if not 0.0 <= p <= 1.0:
+            raise ArgumentError(f"{op}: p = {p}; expected a probability, 0 <= p <= 1")
+    except TypeError:
+        raise TypeError(f"{op}: p = {p!r} is a {type(p).__name__}; expected a number") from None
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -25,13 +29,16 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
     Source: Srivastava et al. 2014.
     """
-    check_p("dropout", p)
+    if p.__class__ is not float or not 0.0 <= p <= 1.0:  # saves most calls the call
+        check_p("dropout", p)
     return ops.dropout(input, p, training, inplace)
 
 
 def _feature_dropout(op: str, x: Tensor, p: float, training: bool, inplace: bool, n: int) -> Tensor:
     """Drops what lies behind the axes of samples and channels: the first two, or the first one of one sample."""
     check_p(op, p)
+    if training is not True and training is not False:
+        training = switch(op, "training", training)
     rank = x.dim()
     lead = 1 if (n, rank) == (1, 2) or (n == 3 and rank < 5) else 2
     if n == 1 and rank not in (2, 3) or rank < lead:
@@ -51,21 +58,33 @@ def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Drops whole channels of [N, C, L] or [C, L]."""
-    return _feature_dropout("dropout1d", input, p, training, inplace, 1)
+    try:
+        return _feature_dropout("dropout1d", input, p, training, inplace, 1)
+    except CONFUSED as error:
+        explain(error, dropout1d, (input, p, training, inplace))
+        raise
 
 
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Drops whole channels of [N, C, H, W]; what has three axes is taken as [N, C, L], as in PyTorch, and a warning says so."""
-    return _feature_dropout("dropout2d", input, p, training, inplace, 2)
+    try:
+        return _feature_dropout("dropout2d", input, p, training, inplace, 2)
+    except CONFUSED as error:
+        explain(error, dropout2d, (input, p, training, inplace))
+        raise
 
 
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Drops whole channels of [N, C, D, H, W] or [C, D, H, W]."""
-    return _feature_dropout("dropout3d", input, p, training, inplace, 3)
+    try:
+        return _feature_dropout("dropout3d", input, p, training, inplace, 3)
+    except CONFUSED as error:
+        explain(error, dropout3d, (input, p, training, inplace))
+        raise
 
 
 @wants_tensors
@@ -77,6 +96,8 @@ def alpha_dropout(
     Source: Klambauer et al. 2017, section 3.
     """
     check_p("alpha_dropout", p)
+    if training is not True and training is not False:
+        training = switch("alpha_dropout", "training", training)
     return _alpha_dropout(input, p, training, inplace, input.shape)
 
 
@@ -90,6 +111,8 @@ def feature_alpha_dropout(
         ShapeError: an input without channels.
     """
     check_p("feature_alpha_dropout", p)
+    if training is not True and training is not False:
+        training = switch("feature_alpha_dropout", "training", training)
     if input.ndim < 2 and training:
         raise ShapeError(f"feature_alpha_dropout: input has shape {list(input.shape)}; expected [N, C, *]")
     return _alpha_dropout(input, p, training, inplace, (*input.shape[:2], *[1] * (input.ndim - 2)))

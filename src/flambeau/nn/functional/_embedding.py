@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, is_grad_enabled, ops
 from flambeau._errors import AssertedArgumentError
-from flambeau._no_tensor import explained
+from flambeau._info import switch
+from flambeau._no_tensor import CONFUSED, explain
 from flambeau._spelled import spelled
 from flambeau.autograd import no_grad
 
@@ -41,18 +42,22 @@ def embedding(
                size=(1000, 2), nnz=2, layout=flambeau.sparse_coo)
     """
     try:
-        fits = weight.ndim == 2
-    except AttributeError as error:
-        raise explained(error, embedding, (input, weight)) from None
-    if not fits:
-        raise ShapeError(f"embedding: weight has shape {list(weight.shape)}; expected [V, D]")
-    n = weight.shape[0]
-    if padding_idx is None:
-        row = -1
-    elif -n <= padding_idx < n:
-        row = padding_idx % n
-    else:
-        raise AssertedArgumentError(f"embedding: padding_idx = {padding_idx}, but weight has {n} rows")
+        if weight.ndim != 2:
+            raise ShapeError(f"embedding: weight has shape {list(weight.shape)}; expected [V, D]")
+        n = weight.shape[0]
+        if padding_idx is None:
+            row = -1
+        elif -n <= padding_idx < n:
+            row = padding_idx % n
+        else:
+            raise AssertedArgumentError(f"embedding: padding_idx = {padding_idx}, but weight has {n} rows")
+    except CONFUSED as error:
+        explain(error, embedding, (input, weight, padding_idx))
+        raise
+    if sparse is not False and sparse is not True:
+        sparse = switch("embedding", "sparse", sparse)
+    if scale_grad_by_freq is not False and scale_grad_by_freq is not True:
+        scale_grad_by_freq = switch("embedding", "scale_grad_by_freq", scale_grad_by_freq)
     if sparse and scale_grad_by_freq and weight.requires_grad and is_grad_enabled():
         raise ArgumentError(
             "embedding: scale_grad_by_freq = True, sparse = True; scale_grad_by_freq is not supported with sparse gradients, "

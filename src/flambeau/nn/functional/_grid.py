@@ -14,6 +14,8 @@ from flambeau._C import (
     is_autocast_enabled,
     ops,
 )
+from flambeau._info import switch
+from flambeau._no_tensor import wants_tensors
 from flambeau._spelled import spelled
 from flambeau._warn import warn
 from flambeau.amp.autocast_mode import _cast
@@ -52,22 +54,23 @@ def grid_sample(
         # Pictures and places of two classes: what these said of the function is said of all of it.
         options = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
         return call_override(grid_sample, (input, grid), options)  # type: ignore[no-any-return]
-    if mode not in _MODES:
+    if mode.__class__ is not str or mode not in _MODES:
         raise ArgumentError(f"grid_sample: mode = {mode!r}; expected one of {list(_MODES)}")
-    if padding_mode not in _PADDINGS:
+    if padding_mode.__class__ is not str or padding_mode not in _PADDINGS:
         raise ArgumentError(f"grid_sample: padding_mode = {padding_mode!r}; expected one of {list(_PADDINGS)}")
     if is_autocast_enabled():
         input, grid = _cast((input, grid), float32)
-    return ops.grid_sample(input, grid, _MODES[mode], _PADDINGS[padding_mode], _corners(align_corners))
+    return ops.grid_sample(input, grid, _MODES[mode], _PADDINGS[padding_mode], _corners("grid_sample", align_corners))
 
 
-def _corners(align_corners: bool | None) -> bool:
+def _corners(op: str, align_corners: bool | None) -> bool:
     if align_corners is None:
         warn(
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
             "Please specify align_corners=True if the old behavior is desired"
         )
-    return bool(align_corners)
+        return False
+    return align_corners if type(align_corners) is bool else switch(op, "align_corners", align_corners)
 
 
 def _base(n: int, like: Tensor, align_corners: bool) -> Tensor:
@@ -78,6 +81,7 @@ def _base(n: int, like: Tensor, align_corners: bool) -> Tensor:
     return ends if align_corners else ends * ((n - 1) / n)
 
 
+@wants_tensors
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """Grids for `grid_sample`: where affine maps `theta` send the elements of pictures of this size.
 
@@ -95,7 +99,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         raise ArgumentError(f"affine_grid: theta has shape {list(theta.shape)}; expected {[size[0], axes, axes + 1]} for size {size}")
     if min(size) < 1:
         raise ArgumentError(f"affine_grid: size = {size}; expected nothing below 1")
-    corners = _corners(align_corners)
+    corners = _corners("affine_grid", align_corners)
     places = ops.ones((*size[2:], axes + 1), dtype=theta.dtype, device=theta.device)
     for d in range(axes):
         shape = [1] * axes

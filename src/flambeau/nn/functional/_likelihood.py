@@ -6,7 +6,8 @@ import math
 
 from flambeau._C import ArgumentError, DTypeError, ShapeError, Tensor, ops
 from flambeau._held import held
-from flambeau._no_tensor import explained, wants_tensors
+from flambeau._info import switch
+from flambeau._no_tensor import CONFUSED, explain, wants_tensors
 from flambeau._warn import warn
 from flambeau.amp.autocast_mode import widens
 from flambeau.autograd import no_grad
@@ -49,12 +50,13 @@ def cross_entropy(
         ValueError: the shapes do not fit, or `label_smoothing` is outside [0, 1].
     """
     kind = reduction_kind("cross_entropy", reduction_word(size_average, reduce, reduction))
-    if not 0.0 <= label_smoothing <= 1.0:
-        raise ArgumentError(f"cross_entropy: label_smoothing = {label_smoothing}; expected 0 to 1")
     try:
+        if not 0.0 <= label_smoothing <= 1.0:
+            raise ArgumentError(f"cross_entropy: label_smoothing = {label_smoothing}; expected 0 to 1")
         numbers = not target.is_floating_point()
-    except AttributeError as error:
-        raise explained(error, cross_entropy, (input, target)) from None
+    except CONFUSED as error:
+        explain(error, cross_entropy, (input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing))
+        raise
     if numbers:
         return ops.cross_entropy(input, target, weight, kind, ignore_index, label_smoothing)
     if ignore_index >= 0:
@@ -162,6 +164,8 @@ def kl_div(
 
     `reduction='batchmean'` divides the sum by the batch size, which is the mathematical value.
     """
+    if log_target is not False and log_target is not True:
+        log_target = switch("kl_div", "log_target", log_target)
     batch = input.shape[0] if input.ndim else 1
     input, target = of_one_shape("kl_div", input, target)
     reduction = reduction_word(size_average, reduce, reduction)
@@ -174,7 +178,7 @@ def kl_div(
         loss = entropy - target * input
     if reduction == "batchmean":
         return loss.sum() / batch
-    if reduction not in REDUCTIONS:
+    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ArgumentError(
             f"kl_div: reduction = {reduction!r}; expected 'none', 'batchmean', 'mean' or 'sum'"
         )
@@ -195,6 +199,10 @@ def poisson_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """Negative log likelihood of a Poisson distribution with rate exp(input) (or input)."""
+    if log_input is not True and log_input is not False:
+        log_input = switch("poisson_nll_loss", "log_input", log_input)
+    if full is not False and full is not True:
+        full = switch("poisson_nll_loss", "full", full)
     input, target = of_one_shape("poisson_nll_loss", input, target)
     if log_input:
         loss = input.exp() - target * input
@@ -226,6 +234,8 @@ def gaussian_nll_loss(
         ValueError: the shapes do not fit, or a variance is negative.
     """
     op = "gaussian_nll_loss"
+    if full is not False and full is not True:
+        full = switch("gaussian_nll_loss", "full", full)
     both = of_one_shape(op, input, target)
     if not isinstance(var, Tensor):
         var = ops.full_like(input.detach(), var, requires_grad=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, ops
 from flambeau._functions import broadcast_tensors
+from flambeau._info import switch
 from flambeau._spelled import spelled
 from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional._reduction import of_one_shape, reduced, reduction_word
@@ -21,7 +22,13 @@ __all__ = [
 
 @spelled()
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`; the shapes broadcast."""
+    """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`; the shapes broadcast.
+
+    Raises:
+        ValueError: eps is below 0, or no number.
+    """
+    if not eps >= 0:
+        raise ArgumentError(f"cosine_similarity: eps = {eps}; expected eps >= 0")
     if x1.shape != x2.shape:
         x1, x2 = broadcast_tensors(x1, x2)
     n1 = ops.norm(x1, 2, dim, keepdim=True).clamp(min=eps)
@@ -130,6 +137,8 @@ def triplet_margin_loss(
 
     Source: Balntas et al. 2016 (with `swap`, section 3.3).
     """
+    if swap is not False and swap is not True:
+        swap = switch("triplet_margin_loss", "swap", swap)
     if margin <= 0:
         raise ArgumentError(f"triplet_margin_loss: margin = {margin}; expected a margin above 0")
     for name, other in (("positive", positive), ("negative", negative)):

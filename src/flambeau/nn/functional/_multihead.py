@@ -8,6 +8,8 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
 from flambeau._errors import AssertedArgumentError, AssertedTypeError
+from flambeau._info import switch
+from flambeau._no_tensor import wants_tensors
 from flambeau._warn import warn
 from flambeau.amp.autocast_mode import _cast
 
@@ -36,6 +38,7 @@ def _canonical_mask(
     return ops.zeros(mask.shape, dtype=target_type, device=mask.device).masked_fill(mask, -math.inf)  # type: ignore[no-any-return]
 
 
+@wants_tensors
 def multi_head_attention_forward(
     query: Tensor,
     key: Tensor,
@@ -86,7 +89,7 @@ def multi_head_attention_forward(
         raise ShapeError(f"{op}: query has {query.shape[-1]} features; expected {embed_dim_to_check}")
     if (bias_k is None) != (bias_v is None):
         raise AssertedArgumentError(f"{op}: only one of bias_k and bias_v is given; expected both or none")
-    if embed_dim_to_check % num_heads:
+    if num_heads < 1 or embed_dim_to_check % num_heads:
         raise _C.ArgumentError(f"{op}: {embed_dim_to_check} features do not divide by num_heads = {num_heads}")
     if not batched:
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)

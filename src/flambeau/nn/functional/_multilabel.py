@@ -8,6 +8,8 @@ from collections.abc import Callable
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
 from flambeau._held import held
+from flambeau._info import switch
+from flambeau._no_tensor import wants_tensors
 from flambeau._spelled import spelled
 from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional._margin import pairwise_distance
@@ -84,17 +86,22 @@ def multilabel_margin_loss(
     y = target.reshape(x.shape)
     c = x.shape[1]
     given = held(y)
-    if given.numel() and not given.is_meta and bool(((given < -1) | (given >= c)).any()):
-        raise _C.RangeError(f"{name}: targets go from {int(given.min())} to {int(given.max())}; expected -1 to {c - 1}")
+    most = c
+    if given.numel() and not given.is_meta:
+        if bool(((given < -1) | (given >= c)).any()):
+            raise _C.RangeError(f"{name}: targets go from {int(given.min())} to {int(given.max())}; expected -1 to {c - 1}")
+        most = max(1, int((given >= 0).to(_C.int64).cumprod(-1).sum(-1).max()))  # most rows have few targets
+    y = y[:, :most]
     valid = (y >= 0).to(_C.int64).cumprod(1)  # up to the first -1
     safe = y * valid
-    named = ops.zeros_like(y).scatter_add(1, safe, valid) > 0
+    named = ops.zeros_like(x, dtype=_C.int64).scatter_add(1, safe, valid) > 0
     short = (1 - x.gather(1, safe).unsqueeze(2) + x.unsqueeze(1)).relu()  # [N, targets, classes]
     counted = (valid.unsqueeze(2) * (~named).to(_C.int64).unsqueeze(1)).to(x.dtype)
     loss = (short * counted).sum([1, 2]) / c
     return reduced(name, loss if input.ndim == 2 else loss.reshape(()), reduction_word(size_average, reduce, reduction))
 
 
+@wants_tensors
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -121,6 +128,7 @@ def multilabel_soft_margin_loss(
     return reduced(name, loss.sum(axis) / classes, reduction_word(size_average, reduce, reduction))
 
 
+@wants_tensors
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -140,6 +148,8 @@ def triplet_margin_with_distance_loss(
         ValueError: a margin that is not above 0.
     """
     name = "triplet_margin_with_distance_loss"
+    if swap is not False and swap is not True:
+        swap = switch("triplet_margin_with_distance_loss", "swap", swap)
     if margin <= 0:
         raise _C.ArgumentError(f"{name}: margin = {margin}; expected > 0")
     if not anchor.ndim == positive.ndim == negative.ndim:
@@ -161,11 +171,11 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
     Raises:
         ShapeError: not two axes.
-        ValueError: a negative p.
+        ValueError: a p that is not 0 or above.
     """
     if input.ndim != 2:
         raise ShapeError(f"pdist: input has shape {list(input.shape)}; expected [N, M]")
-    if p < 0:
+    if not p >= 0:
         raise _C.ArgumentError(f"pdist: p = {p}; expected >= 0")
     if input.shape[1] and 0 < p < math.inf and input.dtype in (_C.float32, _C.float64):
         return ops.pdist_direct(input, float(p))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, ops
-from flambeau._no_tensor import explained, wants_tensors
+from flambeau._info import switch
+from flambeau._no_tensor import CONFUSED, explain, wants_tensors
 from flambeau._out import deliver
 from flambeau.autograd import no_grad
 
@@ -46,11 +47,12 @@ def batch_norm(
 
     Source: Ioffe and Szegedy 2015, algorithm 1.
     """
-    check_eps("batch_norm", eps, training)
     try:
+        check_eps("batch_norm", eps, training)
         flat = input.ndim < 2
-    except AttributeError as error:
-        raise explained(error, batch_norm, (input,)) from None
+    except CONFUSED as error:
+        explain(error, batch_norm, (input, running_mean, running_var, weight, bias, training, momentum, eps))
+        raise
     if flat:
         raise ShapeError(f"batch_norm: input has shape {list(input.shape)}; expected [N, C, *]")
     if training and input.numel() == input.shape[1] and input.numel() > 0:
@@ -83,6 +85,8 @@ def instance_norm(
     """
     if (running_mean is None) != (running_var is None):
         raise ArgumentError("instance_norm: only one of running_mean and running_var is given; expected both or none")
+    if use_input_stats is not True and use_input_stats is not False:
+        use_input_stats = switch("instance_norm", "use_input_stats", use_input_stats)
     if not use_input_stats:
         return ops.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     n, c = input.shape[:2]
@@ -104,7 +108,7 @@ def instance_norm(
 
 def layer_norm(
     input: Tensor,
-    normalized_shape: Any,
+    normalized_shape: Sequence[int],
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
@@ -113,7 +117,11 @@ def layer_norm(
 
     Source: Ba et al. 2016, eq. 4.
     """
-    return ops.layer_norm(input, tuple(normalized_shape), weight, bias, eps)
+    try:
+        return ops.layer_norm(input, tuple(normalized_shape), weight, bias, eps)
+    except CONFUSED as error:
+        explain(error, layer_norm, (input, normalized_shape, weight, bias, eps))
+        raise
 
 
 def group_norm(
@@ -133,13 +141,17 @@ def group_norm(
 
 
 def rms_norm(
-    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """Divides by the root mean square over the last dimensions.
 
     Source: Zhang and Sennrich 2019, eq. 4.
     """
-    return ops.rms_norm(input, tuple(normalized_shape), weight, eps)
+    try:
+        return ops.rms_norm(input, tuple(normalized_shape), weight, eps)
+    except CONFUSED as error:
+        explain(error, rms_norm, (input, normalized_shape, weight, eps))
+        raise
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
@@ -150,10 +162,15 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, o
         >>> fl.nn.functional.normalize(fl.tensor([[3.0, 4.0]]), dim=1)
         tensor([[0.6000, 0.8000]])
     """
-    result: Tensor = deliver("normalize", input / ops.norm(input, p, dim, keepdim=True).clamp(min=eps), out)
-    return result
+    try:
+        result: Tensor = input / ops.norm(input, p, dim, keepdim=True).clamp(min=eps)
+    except CONFUSED as error:
+        explain(error, normalize, (input, p, dim, eps))
+        raise
+    return deliver("normalize", result, out)
 
 
+@wants_tensors
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:

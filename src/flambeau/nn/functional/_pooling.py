@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from numbers import Integral
 from typing import Any, Literal, overload
 
 from flambeau._C import ArgumentError, Tensor, ops
+from flambeau._errors import NoTensorError
+from flambeau._info import per_axis, switch
+from flambeau._no_tensor import wants_tensors
 from flambeau._out import takes_out
 from flambeau._spelled import spelled
 from flambeau.amp.autocast_mode import widens
@@ -70,6 +72,8 @@ def max_pool1d(
 
     Shape: [N, C, L] or [C, L].
     """
+    if return_indices is not False and return_indices is not True:
+        return_indices = switch("max_pool1d", "return_indices", return_indices)
     op = ops.max_pool1d_with_indices if return_indices else ops.max_pool1d
     stride = kernel_size if stride is None else stride
     return batched(
@@ -114,6 +118,8 @@ def max_pool2d(
 
     Shape: [N, C, H, W] or [C, H, W].
     """
+    if return_indices is not False and return_indices is not True:
+        return_indices = switch("max_pool2d", "return_indices", return_indices)
     op = ops.max_pool2d_with_indices if return_indices else ops.max_pool2d
     stride = kernel_size if stride is None else stride
     return batched(
@@ -122,14 +128,9 @@ def max_pool2d(
 
 
 def _three(op: str, name: str, value: Any) -> tuple[int, int, int]:
-    if type(value) is int:
-        return value, value, value
-    values = (int(value),) * 3 if isinstance(value, (int, Integral)) else tuple(value)
-    if len(values) == 1:
-        values *= 3
-    if len(values) != 3:
-        raise ArgumentError(f"{op}: {name} = {value}; expected one int or 3 of them")
-    return values
+    if not isinstance(value, int) and getattr(value, "__len__", int)() == 1:
+        value = tuple(value) * 3
+    return per_axis(op, name, value, 3)  # type: ignore[return-value]
 
 
 def _planes(x: Tensor) -> Tensor:
@@ -203,6 +204,8 @@ def max_pool3d(
     Shape: [N, C, D, H, W] or [C, D, H, W].
     """
     name = "max_pool3d"
+    if return_indices is not False and return_indices is not True:
+        return_indices = switch("max_pool3d", "return_indices", return_indices)
     if not return_indices:
         stride = kernel_size if stride is None else stride
         return batched(name, ops.max_pool3d, 3, input, kernel_size, stride, padding, dilation, ceil_mode)
@@ -291,12 +294,12 @@ def avg_pool3d(
 
 
 def _adaptive_size(op: str, input: Tensor, output_size: int | Sequence[int | None] | None, axes: int) -> tuple[int, ...]:
-    if isinstance(output_size, (int, Integral)):
-        return (int(output_size),) * axes
-    sizes = (None,) * axes if output_size is None else tuple(output_size)
-    if len(sizes) != axes:
-        raise ArgumentError(f"{op}: output_size = {output_size}; expected one int or {axes}")
-    return tuple(s if o is None else o for o, s in zip(sizes, input.shape[-axes:]))
+    if output_size is None or (isinstance(output_size, (tuple, list)) and len(output_size) == axes and None in output_size):
+        if not isinstance(input, Tensor) and not hasattr(input, "shape"):
+            raise NoTensorError(f"{op}: input is a {type(input).__name__}; expected a Tensor")
+        sizes = (None,) * axes if output_size is None else output_size
+        output_size = tuple(s if o is None else o for o, s in zip(sizes, input.shape[-axes:]))
+    return per_axis(op, "output_size", output_size, axes)
 
 
 @spelled()
@@ -338,6 +341,8 @@ def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int | None] |
 
 def _adaptive_max_pool(axes: int, input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool) -> Any:
     name = f"adaptive_max_pool{axes}d"
+    if return_indices is not False and return_indices is not True:
+        return_indices = switch(name, "return_indices", return_indices)
     sizes = _adaptive_size(name, input, output_size, axes)
     op = ops.adaptive_max_pool1d_with_indices if axes == 1 else ops.adaptive_max_pool2d_with_indices
     values, indices = batched(name, op, axes, input, sizes)
@@ -410,6 +415,8 @@ def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int | None] |
     Shape: [N, C, D, H, W] -> [N, C, *output_size], or both without N.
     """
     name = "adaptive_max_pool3d"
+    if return_indices is not False and return_indices is not True:
+        return_indices = switch("adaptive_max_pool3d", "return_indices", return_indices)
     sizes = _adaptive_size(name, input, output_size, 3)
 
     def over_planes(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -431,6 +438,7 @@ def extreme_pool(pool: Callable[..., Any], x: Tensor, p: float, kernel: Any, str
     return -pool(-x.abs(), kernel, stride, 0, 1, ceil_mode)  # type: ignore[no-any-return]
 
 
+@wants_tensors
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False
 ) -> Tensor:
@@ -438,7 +446,7 @@ def lp_pool2d(
 
     Shape: [N, C, H, W] or [C, H, W].
     """
-    kh, kw = (int(kernel_size), int(kernel_size)) if isinstance(kernel_size, (int, Integral)) else kernel_size
+    kh, kw = per_axis("lp_pool2d", "kernel_size", kernel_size, 2)
     if math.isinf(norm_type):
         return extreme_pool(max_pool2d, input, norm_type, (kh, kw), stride, ceil_mode)
     mean = avg_pool2d(ops.pow(input, norm_type), (kh, kw), stride, 0, ceil_mode)

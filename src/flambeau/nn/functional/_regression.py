@@ -80,7 +80,7 @@ def smooth_l1_loss(
     Source: Girshick 2015, "Fast R-CNN", eq. 3.
     """
     input, target = _operands("smooth_l1_loss", input, target)
-    if beta < 0:
+    if not beta >= 0:
         raise ArgumentError(f"smooth_l1_loss: beta = {beta}; expected beta >= 0")
     reduction = reduction_word(size_average, reduce, reduction)
     kind = reduction_kind("smooth_l1_loss", reduction)
@@ -102,7 +102,7 @@ def huber_loss(
     Source: Huber 1964.
     """
     input, target = _operands("huber_loss", input, target)
-    if delta <= 0:
+    if not delta > 0:
         raise ArgumentError(f"huber_loss: delta = {delta}; expected delta > 0")
     if weight is None:
         return ops.huber_loss(input, target, reduction_kind("huber_loss", reduction), delta)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._info import switch
 from flambeau._tensor import as_tensor
 from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional._reduction import reduction_kind
@@ -14,6 +16,8 @@ __all__ = ["ctc_loss"]
 
 
 def _lengths(name: str, value: Any, n: int) -> Tensor:
+    if not isinstance(value, (Tensor, int)) and not isinstance(value, Iterable):
+        raise TypeError(f"ctc_loss: {name} = {value!r} is a {type(value).__name__}; expected a tensor or a list of ints")
     lengths = as_tensor(value if isinstance(value, Tensor) else list(value) if not isinstance(value, int) else [value])
     if lengths.is_floating_point():
         raise TypeError(f"ctc_loss: {name} is {lengths.dtype}; expected integers")
@@ -68,6 +72,8 @@ def ctc_loss(
         >>> fl.nn.functional.ctc_loss(scores, fl.tensor([[1]]), [3], [1]).exp()
         tensor(1.3333)
     """
+    if zero_infinity is not False and zero_infinity is not True:
+        zero_infinity = switch("ctc_loss", "zero_infinity", zero_infinity)
     kind = reduction_kind("ctc_loss", reduction)
     single = log_probs.ndim == 2
     if log_probs.ndim not in (2, 3) or not log_probs.numel():

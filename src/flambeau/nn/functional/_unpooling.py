@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 from flambeau._C import ArgumentError, RangeError, ShapeError, Tensor, int64, ops
 from flambeau._held import held
+from flambeau._info import per_axis, switch, whole_number
+from flambeau._no_tensor import wants_tensors
 from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional import _pooling
 from flambeau.nn.functional._calls import batched
@@ -42,18 +43,20 @@ adaptive_max_pool2d_with_indices = _with_indices("adaptive_max_pool2d")
 adaptive_max_pool3d_with_indices = _with_indices("adaptive_max_pool3d")
 
 
-def _several(op: str, name: str, value: Any, axes: int) -> tuple[Any, ...]:
-    values = (value,) * axes if isinstance(value, (int, float, Integral)) else tuple(value)
-    if len(values) != axes:
-        raise ArgumentError(f"{op}: {name} = {value}; expected one number or {axes}")
-    return values
+def _ratios(op: str, value: Any, axes: int) -> tuple[Any, ...]:
+    ratios = (value,) * axes if isinstance(value, (int, float)) else tuple(value)
+    if len(ratios) != axes:
+        raise ArgumentError(f"{op}: output_ratio = {value}; expected one number or {axes}")
+    if not all(0 < ratio < 1 for ratio in ratios):
+        raise ArgumentError(f"{op}: output_ratio = {value}; expected numbers between 0 and 1")
+    return ratios
 
 
 # ---------------------------------------------------------------- norms
 
 
 def _lp_pool(op: str, x: Tensor, p: float, kernel: Any, stride: int | Sequence[int] | None, ceil_mode: bool, axes: int) -> Tensor:
-    sizes = _several(op, "kernel_size", kernel, axes)
+    sizes = per_axis(op, "kernel_size", kernel, axes)
     if math.isinf(p):
         extreme = _pooling.max_pool1d if axes == 1 else _pooling.max_pool3d
         return _pooling.extreme_pool(extreme, x, p, sizes, stride, ceil_mode)
@@ -64,6 +67,7 @@ def _lp_pool(op: str, x: Tensor, p: float, kernel: Any, stride: int | Sequence[i
     return ops.pow(sums, 1.0 / p)
 
 
+@wants_tensors
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
     ceil_mode: bool = False,
@@ -75,6 +79,7 @@ def lp_pool1d(
     return _lp_pool("lp_pool1d", input, norm_type, kernel_size, stride, ceil_mode, 1)
 
 
+@wants_tensors
 def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
     ceil_mode: bool = False,
@@ -92,14 +97,15 @@ def lp_pool3d(
 def _unpooled_sizes(
     op: str, x: Tensor, kernel: Any, stride: int | Sequence[int] | None, padding: int | Sequence[int], output_size: Any, axes: int,
 ) -> list[int]:  # fmt: skip
-    k = _several(op, "kernel_size", kernel, axes)
-    s = k if stride is None else _several(op, "stride", stride, axes)
-    p = _several(op, "padding", padding, axes)
+    k = per_axis(op, "kernel_size", kernel, axes)
+    s = k if stride is None else per_axis(op, "stride", stride, axes)
+    p = per_axis(op, "padding", padding, axes)
     usual = [(n - 1) * s[d] + k[d] - 2 * p[d] for d, n in enumerate(x.shape[-axes:])]
     if output_size is None:
         sizes = usual
     else:
-        sizes = list(output_size)[-axes:]
+        output_size = tuple(output_size)
+        sizes = [whole_number(op, "output_size", n) for n in output_size[-axes:]]
         if len(output_size) not in (axes, axes + 2):
             raise ArgumentError(f"{op}: output_size = {list(output_size)}; expected {axes} or {axes + 2} numbers")
         for d in range(axes):
@@ -131,6 +137,7 @@ def _unpool(
     return places.reshape(*lead, *sizes)
 
 
+@wants_tensors
 def max_unpool1d(
     input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
     padding: int | Sequence[int] = 0, output_size: Any = None
@@ -149,6 +156,7 @@ def max_unpool1d(
     return _unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
+@wants_tensors
 def max_unpool2d(
     input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
     padding: int | Sequence[int] = 0, output_size: Any = None
@@ -160,6 +168,7 @@ def max_unpool2d(
     return _unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
+@wants_tensors
 def max_unpool3d(
     input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
     padding: int | Sequence[int] = 0, output_size: Any = None
@@ -209,14 +218,14 @@ def _fractional_max_pool(
     op = f"fractional_max_pool{axes}d"
     if (output_size is None) and (output_ratio is None):
         raise ArgumentError(f"{op}: got neither output_size nor output_ratio; expected one of them")
-    kernel = _several(op, "kernel_size", kernel_size, axes)
+    kernel = per_axis(op, "kernel_size", kernel_size, axes)
     if input.ndim not in (axes + 1, axes + 2):
         raise ShapeError(f"{op}: input has shape {list(input.shape)}; expected {axes + 1} or {axes + 2} axes")
     room = input.shape[-axes:]
     if output_size is None:
-        sizes = tuple(int(s * r) for s, r in zip(room, _several(op, "output_ratio", output_ratio, axes)))
+        sizes = tuple(int(s * r) for s, r in zip(room, _ratios(op, output_ratio, axes)))
     else:
-        sizes = _several(op, "output_size", output_size, axes)
+        sizes = per_axis(op, "output_size", output_size, axes)
     for d in range(axes):
         if not (kernel[d] >= 1 and sizes[d] >= 1 and sizes[d] + kernel[d] - 1 <= room[d]):
             raise ShapeError(
@@ -232,6 +241,7 @@ def _fractional_max_pool(
     return result
 
 
+@wants_tensors
 def fractional_max_pool2d_with_indices(
     input: Tensor,
     kernel_size: int | Sequence[int],
@@ -244,6 +254,7 @@ def fractional_max_pool2d_with_indices(
     return _fractional_max_pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
+@wants_tensors
 def fractional_max_pool3d_with_indices(
     input: Tensor,
     kernel_size: int | Sequence[int],
@@ -256,6 +267,7 @@ def fractional_max_pool3d_with_indices(
     return _fractional_max_pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
+@wants_tensors
 def fractional_max_pool2d(
     input: Tensor,
     kernel_size: int | Sequence[int],
@@ -279,10 +291,13 @@ def fractional_max_pool2d(
 
     Source: Graham, "Fractional max-pooling", arXiv:1412.6071.
     """
+    if return_indices is not False and return_indices is not True:
+        return_indices = switch("fractional_max_pool2d", "return_indices", return_indices)
     pair = _fractional_max_pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
     return pair if return_indices else pair[0]
 
 
+@wants_tensors
 def fractional_max_pool3d(
     input: Tensor,
     kernel_size: int | Sequence[int],
@@ -295,5 +310,7 @@ def fractional_max_pool3d(
 
     Shape: [N, C, D, H, W] or [C, D, H, W].
     """
+    if return_indices is not False and return_indices is not True:
+        return_indices = switch("fractional_max_pool3d", "return_indices", return_indices)
     pair = _fractional_max_pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
     return pair if return_indices else pair[0]

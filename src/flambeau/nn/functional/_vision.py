@@ -10,6 +10,8 @@ from typing import Any
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, float32, float64, ops, uint8
 from flambeau._errors import NotThereError
+from flambeau._info import switch
+from flambeau._no_tensor import CONFUSED, explain
 from flambeau._tensor import tensor
 from flambeau._warn import warn
 from flambeau.nn.functional import _pooling
@@ -167,6 +169,28 @@ def interpolate(
 
     Source: Keys 1981 for 'bicubic', with a = -0.75.
     """
+    try:
+        return _interpolated(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+    except CONFUSED as error:
+        explain(error, interpolate, (input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias))
+        raise
+
+
+def _interpolated(
+    input: Tensor,
+    size: int | Sequence[int] | None,
+    scale_factor: float | Sequence[float] | None,
+    mode: str,
+    align_corners: bool | None,
+    recompute_scale_factor: bool | None,
+    antialias: bool,
+) -> Tensor:
+    if antialias is not False and antialias is not True:
+        antialias = switch("interpolate", "antialias", antialias)
+    if align_corners is not None and align_corners is not True and align_corners is not False:
+        align_corners = switch("interpolate", "align_corners", align_corners)
+    if recompute_scale_factor is not None and recompute_scale_factor is not True and recompute_scale_factor is not False:
+        recompute_scale_factor = switch("interpolate", "recompute_scale_factor", recompute_scale_factor)
     have = tuple(input.shape)[2:]
     n = input.dim() - 2
     if (size is None) == (scale_factor is None):

@@ -1,5 +1,6 @@
 """The layers, one idea per file."""
 
+from flambeau._no_tensor import explains as _explains
 from flambeau.nn.functional._classifier import LinearCrossEntropyOptions
 from flambeau.nn.modules import module as module
 from flambeau.nn.modules.activation import (
@@ -348,3 +349,5 @@ __all__ = [
     "ZeroPad2d",
     "ZeroPad3d",
 ]
+
+_explains(globals())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from numbers import Integral
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau._info import per_axis
 from flambeau._warn import warn
 from flambeau.nn import functional as F
 from flambeau.nn import init
@@ -18,15 +18,10 @@ _convs = (F.conv1d, F.conv2d, F.conv3d)  # Note [Functions that programs replace
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
-def _tuple(name: str, value: Any, n: int) -> tuple[int, ...]:
-    if isinstance(value, (int, Integral)):
-        return (int(value),) * n
-    values = tuple(value)
-    if len(values) == 1:  # as the functions read it
-        return values * n
-    if len(values) != n:
-        raise ValueError(f"{name} = {values}; expected one int or {n} of them")
-    return values
+def _tuple(op: str, name: str, value: Any, n: int) -> tuple[int, ...]:
+    if isinstance(value, (tuple, list)) and len(value) == 1:  # as the functions read it
+        value = value[0]
+    return per_axis(op, name, value, n)
 
 
 class _ConvNd(Module):
@@ -73,10 +68,10 @@ class _ConvNd(Module):
             )
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = _tuple(f"{name}: kernel_size", kernel_size, n)
-        self.stride = _tuple(f"{name}: stride", stride, n)
-        self.dilation = _tuple(f"{name}: dilation", dilation, n)
-        self.output_padding = _tuple(f"{name}: output_padding", output_padding, n)
+        self.kernel_size = _tuple(name, "kernel_size", kernel_size, n)
+        self.stride = _tuple(name, "stride", stride, n)
+        self.dilation = _tuple(name, "dilation", dilation, n)
+        self.output_padding = _tuple(name, "output_padding", output_padding, n)
         self.groups = groups
         self.padding_mode = padding_mode
         self.transposed = transposed
@@ -87,7 +82,7 @@ class _ConvNd(Module):
             if padding == "same" and any(s != 1 for s in self.stride):
                 raise ValueError(f"{name}: padding = 'same' needs stride 1, got {self.stride}")
         else:
-            self.padding = _tuple(f"{name}: padding", padding, n)
+            self.padding = _tuple(name, "padding", padding, n)
         # [left, right] per dimension, last dimension first, as F.pad takes it. For other modes than zeros alone, which read `padding`.
         amounts = self._fl_pad_amounts()
         self._reversed_padding_repeated_twice: Any = amounts if isinstance(padding, str) else tuple(amounts)

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau._info import per_axis
 from flambeau.nn import functional as F
 from flambeau.nn.module import Module
 
@@ -62,12 +63,7 @@ class _Pad(Module):
 
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
-        self.padding = (int(padding),) * (2 * self._fl_n) if isinstance(padding, (int, Integral)) else tuple(padding)
-        if len(self.padding) != 2 * self._fl_n:
-            raise ValueError(
-                f"{type(self).__name__}: padding = {self.padding}; expected one int or "
-                f"{2 * self._fl_n}"
-            )
+        self.padding = per_axis(type(self).__name__, "padding", padding, 2 * self._fl_n)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self._fl_mode)

@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Any
 
 from flambeau._C import Tensor
+from flambeau._info import per_axis
 from flambeau.nn import functional as F
 from flambeau.nn.module import Module
 from flambeau.nn.modules.pooling import _LPPoolNd
@@ -17,11 +18,11 @@ class _MaxUnpoolNd(Module):
         self, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0,
     ) -> None:  # fmt: skip
         super().__init__()
-        n = self._fl_axes
-        self.kernel_size = (int(kernel_size),) * n if isinstance(kernel_size, (int, Integral)) else tuple(kernel_size)
+        name, n = type(self).__name__, self._fl_axes
+        self.kernel_size = per_axis(name, "kernel_size", kernel_size, n)
         stride = self.kernel_size if stride is None else stride
-        self.stride = (int(stride),) * n if isinstance(stride, (int, Integral)) else tuple(stride)
-        self.padding = (int(padding),) * n if isinstance(padding, (int, Integral)) else tuple(padding)
+        self.stride = per_axis(name, "stride", stride, n)
+        self.padding = per_axis(name, "padding", padding, n)
 
     _fl_axes = 0
 
@@ -109,7 +110,7 @@ class _FractionalMaxPool(Module):
         if (output_size is None) == (output_ratio is None):
             given = "neither" if output_size is None else "both"
             raise ValueError(f"{name}: got {given} of output_size and output_ratio; expected one of them")
-        self.kernel_size = (int(kernel_size),) * n if isinstance(kernel_size, (int, Integral)) else tuple(kernel_size)
+        self.kernel_size = per_axis(name, "kernel_size", kernel_size, n)
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
         self.output_size = (int(output_size),) * n if isinstance(output_size, (int, Integral)) else output_size

@@ -9,6 +9,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._no_tensor import wants_tensors
 from flambeau._warn import warn
 from flambeau.autograd import no_grad
 
@@ -29,6 +30,7 @@ def _refuse_sparse(grads: list[Tensor]) -> None:
         )
 
 
+@wants_tensors
 def get_total_norm(
     tensors: Iterable[Tensor],
     norm_type: float = 2.0,
@@ -58,6 +60,7 @@ def get_total_norm(
     return total
 
 
+@wants_tensors
 def clip_grads_with_norm_(
     parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
@@ -69,6 +72,7 @@ def clip_grads_with_norm_(
             _C.optim.scale_(grads, scale)
 
 
+@wants_tensors
 def clip_grad_norm_(
     parameters: Any,
     max_norm: float,
@@ -97,6 +101,7 @@ def clip_grad_norm_(
     return total
 
 
+@wants_tensors
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
     """Clamps every gradient element to [-clip_value, clip_value] in place."""
     with no_grad():

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._no_tensor import wants_tensors
 
 
+@wants_tensors
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """Joins the parameters, each flattened, into one vector."""
     return ops.cat([p.reshape(-1) for p in parameters], 0)
 
 
+@wants_tensors
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Makes the parameters views of the slices of `vec`, one after the other: they share its memory, and are of its type.
 

@@ -6,12 +6,14 @@ import copy
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau._no_tensor import wants_tensors
 from flambeau.autograd import no_grad
 from flambeau.nn.parameter import Parameter
 
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
 
 
+@wants_tensors
 def fuse_conv_bn_weights(
     conv_w: Tensor, conv_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor | None, bn_b: Tensor | None,
     transpose: bool = False,
@@ -24,6 +26,7 @@ def fuse_conv_bn_weights(
     return Parameter(weight, conv_w.requires_grad), Parameter(bias, conv_w.requires_grad if conv_b is None else conv_b.requires_grad)
 
 
+@wants_tensors
 def fuse_linear_bn_weights(
     linear_w: Tensor, linear_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor, bn_b: Tensor
 ) -> tuple[Parameter, Parameter]:
@@ -43,6 +46,7 @@ def _fused(op: str, layer: Any, bn: Any, transpose: bool) -> Any:
     return fused
 
 
+@wants_tensors
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
     """A convolution that does what `conv` and then `bn` do in evaluation.
 
@@ -61,6 +65,7 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
     return _fused("fuse_conv_bn_eval", conv, bn, transpose)
 
 
+@wants_tensors
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     """A linear layer that does what `linear` and then `bn` do in evaluation.
 

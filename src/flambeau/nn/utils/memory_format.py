@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from flambeau._no_tensor import wants_tensors
 from flambeau.nn.module import Module
 from flambeau.nn.modules.conv import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
 
@@ -20,6 +21,7 @@ def _convert(module: M, kinds: tuple[type[Module], ...], memory_format: Any) -> 
     return module
 
 
+@wants_tensors
 def convert_conv2d_weight_memory_format(module: M, memory_format: Any) -> M:
     """Lets the weights of all convolutions of images in `module` lie in `memory_format`; other layers stay as they are.
 
@@ -32,6 +34,7 @@ def convert_conv2d_weight_memory_format(module: M, memory_format: Any) -> M:
     return _convert(module, (Conv2d, ConvTranspose2d), memory_format)
 
 
+@wants_tensors
 def convert_conv3d_weight_memory_format(module: M, memory_format: Any) -> M:
     """The same for convolutions of volumes."""
     return _convert(module, (Conv3d, ConvTranspose3d), memory_format)

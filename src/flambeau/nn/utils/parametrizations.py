@@ -6,6 +6,7 @@ from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau._info import finfo
+from flambeau._no_tensor import wants_tensors
 from flambeau.autograd import no_grad
 from flambeau.nn.functional import normalize
 from flambeau.nn.module import Module
@@ -42,6 +43,7 @@ class _WeightNorm(Module):
         return norm_except_dim(weight, 2, self.dim).clone(), weight
 
 
+@wants_tensors
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Replaces the parameter `name` by its lengths and directions, of which it is computed whenever it is read.
 
@@ -118,6 +120,7 @@ class _SpectralNorm(Module):
         return value  # there is no other weight that the user could mean
 
 
+@wants_tensors
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
@@ -225,6 +228,7 @@ def _is_orthonormal(matrix: Tensor) -> bool:
     return not matrix.numel() or bool((matrix.mH @ matrix - one).abs().max() <= 10 * n * finfo(matrix.dtype).eps)
 
 
+@wants_tensors
 def orthogonal(
     module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
 ) -> Module:

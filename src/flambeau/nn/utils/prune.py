@@ -22,6 +22,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import AssertedValueError
+from flambeau._no_tensor import wants_tensors
 from flambeau.nn.module import Module
 
 __all__ = [
@@ -298,42 +299,49 @@ class CustomFromMask(BasePruningMethod):
 # ---- functions
 
 
+@wants_tensors
 def identity(module: Module, name: str) -> Module:
     """Makes `name` a pruned parameter of which nothing is pruned yet."""
     Identity.apply(module, name)
     return module
 
 
+@wants_tensors
 def random_unstructured(module: Module, name: str, amount: Any) -> Module:
     """Prunes elements at random: a share of them, or a number."""
     RandomUnstructured.apply(module, name, amount)
     return module
 
 
+@wants_tensors
 def l1_unstructured(module: Module, name: str, amount: Any, importance_scores: Tensor | None = None) -> Module:
     """Prunes the elements next to zero, or of the smallest scores."""
     L1Unstructured.apply(module, name, amount, importance_scores=importance_scores)
     return module
 
 
+@wants_tensors
 def random_structured(module: Module, name: str, amount: Any, dim: int) -> Module:
     """Prunes slices along `dim` at random."""
     RandomStructured.apply(module, name, amount, dim)
     return module
 
 
+@wants_tensors
 def ln_structured(module: Module, name: str, amount: Any, n: Any, dim: int, importance_scores: Tensor | None = None) -> Module:
     """Prunes the slices along `dim` with the smallest n-norms."""
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 
 
+@wants_tensors
 def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
     """Prunes where a mask is zero."""
     CustomFromMask.apply(module, name, mask)
     return module
 
 
+@wants_tensors
 def global_unstructured(
     parameters: Iterable[tuple[Module, str]], pruning_method: type[BasePruningMethod], importance_scores: Any = None, **kwargs: Any
 ) -> None:
@@ -364,6 +372,7 @@ def global_unstructured(
         start += weight.numel()
 
 
+@wants_tensors
 def remove(module: Module, name: str) -> Module:
     """Makes the pruned values the parameter.
 
@@ -377,6 +386,7 @@ def remove(module: Module, name: str) -> Module:
     raise ValueError(f"prune.remove: '{name}' of {type(module).__name__} is not pruned")
 
 
+@wants_tensors
 def is_pruned(module: Module) -> bool:
     """Whether a part of the module is pruned."""
     return any(isinstance(hook, BasePruningMethod) for part in module.modules() for hook in part._forward_pre_hooks.values())

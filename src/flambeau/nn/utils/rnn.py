@@ -160,6 +160,7 @@ def pad_sequence(
     return ops.stack([x.to(rows[0].dtype) for x in rows], 0 if batch_first else 1)  # the first says the type
 
 
+@wants_tensors
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
     """The inverse of `pad_sequence`."""
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
@@ -167,6 +168,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = F
     return [rows[i, :n] for i, n in enumerate(counts)]
 
 
+@wants_tensors
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
@@ -201,6 +203,7 @@ def pack_padded_sequence(
     return PackedSequence(data, _C.tensor_from(sizes, _C.int64), order, unorder)
 
 
+@wants_tensors
 def pad_packed_sequence(
     sequence: PackedSequence,
     batch_first: bool = False,
@@ -237,12 +240,14 @@ def pad_packed_sequence(
     return padded, lengths
 
 
+@wants_tensors
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The inverse of `pack_sequence`: the sequences [L_i, *]."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
 
 
+@wants_tensors
 def pack_sequence(sequences: Iterable[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Packs a list of sequences [L_i, *]."""
     items = list(sequences)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau._no_tensor import wants_tensors
 from flambeau.autograd import no_grad
 from flambeau.nn.functional import normalize
 from flambeau.nn.module import Module
@@ -51,6 +52,7 @@ class SpectralNorm:
         setattr(module, self.name, self.compute_weight(module, module.training))
 
 
+@wants_tensors
 def spectral_norm(
     module: Module,
     name: str = "weight",
@@ -86,6 +88,7 @@ def spectral_norm(
     return module
 
 
+@wants_tensors
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     """Makes the weight an ordinary parameter again.
 

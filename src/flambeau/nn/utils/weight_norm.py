@@ -66,6 +66,7 @@ def _take(module: Module, what: str, name: str) -> Parameter:
     return weight
 
 
+@wants_tensors
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Replaces the parameter `name` by `name_g` and `name_v`; `dim` keeps its own lengths.
 
@@ -93,6 +94,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     return module
 
 
+@wants_tensors
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
     """Makes the weight an ordinary parameter again.
 

@@ -5,6 +5,7 @@ batch. Those with a closed form that multiplies are written as a factor on the p
 several schedulers on one optimizer compose.
 """
 
+from flambeau._no_tensor import explains as _explains
 from flambeau.optim.lr_scheduler._base import LRScheduler
 from flambeau.optim.lr_scheduler._base import _LRScheduler as _LRScheduler
 from flambeau.optim.lr_scheduler._base import (
@@ -43,3 +44,5 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+
+_explains(globals(), first=True)

@@ -1,0 +1,93 @@
+"""What is taken from tensors that do not lie row-major, and how copies of such tensors lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+
+BASE = np.arange(8 * 9 * 10).reshape(8, 9, 10).astype(np.float32)
+VIEWS = {
+    "row-major": lambda x: x,
+    "rows of more": lambda x: x[:, :, 2:7],
+    "parts of planes": lambda x: x[:, 2:6],
+    "every other": lambda x: x[:, :, ::2],
+    "turned": lambda x: x.transpose(0, 2, 1) if isinstance(x, np.ndarray) else x.permute(0, 2, 1),
+    "turned all": lambda x: x.transpose(2, 1, 0) if isinstance(x, np.ndarray) else x.permute(2, 1, 0),
+    "one row": lambda x: x[3:4, :, 1::3],
+    "repeated": lambda x: np.broadcast_to(x[:, :1], x.shape) if isinstance(x, np.ndarray) else x[:, :1].expand(8, 9, 10),
+    "repeated in front": lambda x: np.broadcast_to(x[:1, :, ::2], (8, 9, 5)) if isinstance(x, np.ndarray) else x[:1, :, ::2].expand(8, 9, 5),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "complex128", "bfloat16"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_slices_and_elements(name, dtype):
+    base = BASE if dtype in ("float32", "bfloat16") else BASE.astype(dtype)
+    if dtype == "bfloat16":
+        base = base % 128
+    x, expected = VIEWS[name](fl.tensor(base).to(getattr(fl, dtype))), VIEWS[name](base)
+    back = (lambda t: t.float().numpy()) if dtype == "bfloat16" else (lambda t: t.numpy())
+    rng = np.random.default_rng(0)
+    for axis in range(3):
+        for count in (1, 2, 30):  # few slices, and more than there are
+            index = rng.integers(0, expected.shape[axis], count)
+            assert np.array_equal(back(x.index_select(axis, fl.tensor(index))), np.take(expected, index, axis)), (axis, count)
+        runs = fl.tensor(np.r_[0 : expected.shape[axis], 0 : expected.shape[axis]])
+        assert np.array_equal(back(x.index_select(axis, runs)), np.take(expected, runs.numpy(), axis))
+    assert np.array_equal(back(x[fl.tensor([0, 0])]), expected[[0, 0]])
+    for count in (3, 2000):
+        flat = rng.integers(-expected.size, expected.size, count)
+        assert np.array_equal(back(x.take(fl.tensor(flat))), expected.reshape(-1)[flat])
+
+
+def test_a_number_of_no_axes():
+    x = fl.tensor(3.0)
+    assert x.index_select(0, fl.tensor([0])).shape == fl.tensor(3.0).index_select(0, fl.tensor([0])).shape
+    assert fl.tensor([[1.0, 2.0], [3.0, 4.0]]).t().take(fl.tensor(1)).item() == 3
+
+
+def test_copies_lie_as_what_they_copy():
+    x = fl.randn(6, 8)[:, ::2]
+    for copy in (x.clone(), fl.empty_like(x), fl.zeros_like(x), x.double(), x + 1):
+        assert copy.stride() == (4, 1)
+    for copy in (x.t().clone(), fl.empty_like(x.t()), fl.ones_like(x.t()), x.t().double(), x.t() + 1):
+        assert copy.stride() == (1, 4)
+    y = fl.randn(4, 5, 6).permute(2, 0, 1)[:, ::2]
+    assert y.clone().stride() == fl.empty_like(y).stride() == y.half().stride() == (1, 30, 6)
+    assert fl.equal(y.clone(), y.contiguous())
+    assert fl.randn(3, 1).expand(3, 4).clone().stride() == (4, 1)
+    assert fl.randn(3, 0, 4)[..., ::2].permute(2, 1, 0).clone().shape == (2, 0, 3)
+
+
+@pytest.mark.parametrize("make", [lambda x: x, lambda x: x.t(), lambda x: x[:, ::2], lambda x: x[:, 3:300]])
+def test_equal_looks_at_all_elements(make):
+    a = make(fl.zeros(300, 400))
+    b = a.clone()
+    assert fl.equal(a, b)
+    for place in ((0, 0), (-1, -1), (150, 70)):
+        b[place] = 1
+        assert not fl.equal(a, b)
+        assert not fl.equal(b, a)
+        b[place] = 0
+    b[0, 5] = a[0, 5] = fl.nan
+    assert not fl.equal(a, b)
+
+
+class TestPlacesThatAreShared:
+    def test_are_not_written_more_than_once(self):
+        x = fl.arange(6.0)
+        for view in (x.as_strided((3, 2), (1, 1)), x.unfold(0, 3, 2), x.as_strided((2, 2), (2, 2)), x.as_strided((2, 2, 2), (2, 1, 2))):
+            for write in (lambda v: v.mul_(2), lambda v: v.add_(1), lambda v: v.relu_() if hasattr(v, "relu_") else v.neg_()):
+                with pytest.raises(RuntimeError, match="same place"):
+                    write(view)
+        assert x.tolist() == [0, 1, 2, 3, 4, 5]
+
+    def test_others_are(self):
+        x = fl.zeros(12)
+        x.as_strided((2, 2), (2, 3)).add_(1)  # places 0, 3, 2, 5, by strides of which none is a multiple of what lies inside
+        assert x.tolist() == [1, 0, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0]
+        x.unfold(0, 3, 3).mul_(5)
+        x[::5].sub_(1)
+        assert x.tolist() == [4, 0, 5, 5, 0, 4, 0, 0, 0, 0, -1, 0]
