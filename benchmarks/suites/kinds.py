@@ -1,7 +1,7 @@
 """Ops over matrices of other types and other layouts than float32 row by row: 512 x 512 elements, or 8 images of 32 x 32 x 32.
 
-Programs meet these less often than plain floats, and libraries tend to forget one: an op that converts, copies or loops one by one here costs
-many times what its neighbours do.
+Programs meet these less often than plain floats, and libraries tend to forget one: an op that converts, copies or loops one by one
+costs many times what its neighbours do.
 """
 
 from __future__ import annotations
@@ -31,29 +31,40 @@ INTEGERS = {
     "bool": lambda tl: tl.rand(N, N) > 0.5,
 }
 
-BOTH = """x + y; x * y; x - 1; x * 2; -x; x.abs(); x.clone(); x + y.flip(0); x.contiguous(); x > y; x == y; x.float(); x.double();
-x.to(tl.int64); x.to(tl.int32); x.bool(); tl.maximum(x, y); tl.where(x > y, x, y); x.sign()
-x.sum(); x.sum(0); x.sum(1); x.mean(); x.mean(0); x.max(); x.max(0); x.max(1); x.argmax(); x.argmax(1); x.amax(0); x.prod(1); x.std();
-x.var(1); x.norm(); x.all(); x.any(1); x.cumsum(0); x.cumsum(1); x.sort(1); x.topk(5); x.argsort(0); x.logsumexp(1); x.softmax(1);
-x.softmax(0); x.log_softmax(1); x.count_nonzero(); x.unique(); x.aminmax(); x.mode(1); x.kthvalue(3, 1); x.nonzero(); tl.var_mean(x, 1);
-F.layer_norm(x, x.shape[1:]); x.flatten().dot(y.flatten()); tl.histc(x, 20); x.cummax(1); x.logcumsumexp(1); x.diff(); x.nansum(); x.min(1)
-x.flip(1); x.roll(7, 1); tl.cat([x, y], 1); tl.cat([x, y], 0); tl.stack([x, y], -1); x[::3].clone(); x[:, 5:99].clone();
-x[y > 0]; x.masked_fill(y > 0, 1); x.index_select(0, few); x[few]; x.transpose(0, 1).contiguous(); x.tril(); x.gather(1, places);
-x.masked_select(y > 0); F.pad(x, (1, 1, 1, 1)); x.repeat_interleave(2, 0); x.take(many); x.diagonal().sum(); tl.zeros_like(x).copy_(x);
-x.mT.clone(); x.equal(y); x.unfold(0, 4, 2).contiguous(); x.split(64, 1)[0].contiguous(); tl.rot90(x); x.tile(2); tl.full_like(x, 1);
-x.nan_to_num()"""
-OF_FLOATS = """x / y; x.exp(); x.log1p(); x.sqrt(); x.tanh(); x.sigmoid(); x.relu(); x.sin(); x.square(); x.pow(3); x.reciprocal(); x.round();
-x.clamp(-1, 1); tl.lerp(x, y, 0.3); tl.addcmul(x, x, y); F.gelu(x); F.silu(x); x.isnan(); x.floor(); x.erf(); x.log(); tl.atan2(x, y);
-x.fmod(0.7); x % 0.7; x.half(); x.bfloat16()"""
-OF_INTEGERS = """x // 3; x % 3; x & y; x | y; x ^ y; x.to(tl.uint8); x.clamp(5, 50); x / y; x.pow(2); ~x; tl.bitwise_and(x, 3); x < 3"""
+BOTH = """
+x + y; x * y; x - 1; x * 2; -x; x.abs(); x.clone(); x + y.flip(0); x.contiguous(); x > y; x == y; x.float(); x.double();
+x.to(tl.int64); x.to(tl.int32); x.bool(); tl.maximum(x, y); tl.where(x > y, x, y); x.sign(); x.sum(); x.sum(0); x.sum(1);
+x.mean(); x.mean(0); x.max(); x.max(0); x.max(1); x.argmax(); x.argmax(1); x.amax(0); x.prod(1); x.std(); x.var(1); x.norm();
+x.all(); x.any(1); x.cumsum(0); x.cumsum(1); x.sort(1); x.topk(5); x.argsort(0); x.logsumexp(1); x.softmax(1); x.softmax(0);
+x.log_softmax(1); x.count_nonzero(); x.unique(); x.aminmax(); x.mode(1); x.kthvalue(3, 1); x.nonzero(); tl.var_mean(x, 1);
+F.layer_norm(x, x.shape[1:]); x.flatten().dot(y.flatten()); tl.histc(x, 20); x.cummax(1); x.logcumsumexp(1); x.diff();
+x.nansum(); x.min(1); x.flip(1); x.roll(7, 1); tl.cat([x, y], 1); tl.cat([x, y], 0); tl.stack([x, y], -1); x[::3].clone();
+x[:, 5:99].clone(); x[y > 0]; x.masked_fill(y > 0, 1); x.index_select(0, few); x[few]; x.transpose(0, 1).contiguous(); x.tril();
+x.gather(1, places); x.masked_select(y > 0); F.pad(x, (1, 1, 1, 1)); x.repeat_interleave(2, 0); x.take(many);
+x.diagonal().sum(); tl.zeros_like(x).copy_(x); x.mT.clone(); x.equal(y); x.unfold(0, 4, 2).contiguous();
+x.split(64, 1)[0].contiguous(); tl.rot90(x); x.tile(2); tl.full_like(x, 1); x.nan_to_num()
+"""
+OF_FLOATS = """
+x / y; x.exp(); x.log1p(); x.sqrt(); x.tanh(); x.sigmoid(); x.relu(); x.sin(); x.square(); x.pow(3); x.reciprocal(); x.round();
+x.clamp(-1, 1); tl.lerp(x, y, 0.3); tl.addcmul(x, x, y); F.gelu(x); F.silu(x); x.isnan(); x.floor(); x.erf(); x.log();
+tl.atan2(x, y); x.fmod(0.7); x % 0.7; x.half(); x.bfloat16()
+"""
+OF_INTEGERS = """
+x // 3; x % 3; x & y; x | y; x ^ y; x.to(tl.uint8); x.clamp(5, 50); x / y; x.pow(2); ~x; tl.bitwise_and(x, 3); x < 3
+"""
 
 # What PyTorch refuses.
-ORDER = """x > y; tl.maximum(x, y); tl.where(x > y, x, y); x.sign(); x.max(); x.max(0); x.max(1); x.argmax(); x.argmax(1); x.amax(0); x.sort(1);
-x.topk(5); x.argsort(0); x.softmax(1); x.softmax(0); x.log_softmax(1); x.unique(); x.aminmax(); x.mode(1); x.kthvalue(3, 1);
-F.layer_norm(x, x.shape[1:]); tl.histc(x, 20); x.cummax(1); x.nansum(); x.min(1); x[y > 0]; x.masked_fill(y > 0, 1); x.masked_select(y > 0);
-x.relu(); x.round(); x.clamp(-1, 1); F.gelu(x); x.floor(); x.erf(); tl.atan2(x, y); x.fmod(0.7); x % 0.7; x.logcumsumexp(1); x.nan_to_num()"""
-FRACTIONS = """x.mean(); x.mean(0); x.std(); x.var(1); x.norm(); x.softmax(1); x.softmax(0); x.log_softmax(1); tl.var_mean(x, 1);
-F.layer_norm(x, x.shape[1:]); tl.histc(x, 20); x.logcumsumexp(1)"""
+ORDER = """
+x > y; tl.maximum(x, y); tl.where(x > y, x, y); x.sign(); x.max(); x.max(0); x.max(1); x.argmax(); x.argmax(1); x.amax(0);
+x.sort(1); x.topk(5); x.argsort(0); x.softmax(1); x.softmax(0); x.log_softmax(1); x.unique(); x.aminmax(); x.mode(1);
+x.kthvalue(3, 1); F.layer_norm(x, x.shape[1:]); tl.histc(x, 20); x.cummax(1); x.nansum(); x.min(1); x[y > 0];
+x.masked_fill(y > 0, 1); x.masked_select(y > 0); x.relu(); x.round(); x.clamp(-1, 1); F.gelu(x); x.floor(); x.erf();
+tl.atan2(x, y); x.fmod(0.7); x % 0.7; x.logcumsumexp(1); x.nan_to_num()
+"""
+FRACTIONS = """
+x.mean(); x.mean(0); x.std(); x.var(1); x.norm(); x.softmax(1); x.softmax(0); x.log_softmax(1); tl.var_mean(x, 1);
+F.layer_norm(x, x.shape[1:]); tl.histc(x, 20); x.logcumsumexp(1)
+"""
 SIGNS = "x - 1; -x; x.abs(); x.argmax(); x.argmax(1); x.topk(5); x.kthvalue(3, 1); x.flatten().dot(y.flatten()); x.diff()"
 
 

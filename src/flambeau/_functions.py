@@ -12,7 +12,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import no_such_axis
 from flambeau._info import element_type, whole_number
-from flambeau._no_tensor import explain,  explained, wants_tensors
+from flambeau._no_tensor import explain, explained, wants_tensors
 from flambeau._out import takes_out
 from flambeau._spelled import spelled
 from flambeau._warn import warn
@@ -129,21 +129,21 @@ class _AtLeast(Protocol):
     def __call__(self, first: Tensor, second: Tensor, /, *tensors: Tensor) -> tuple[Tensor, ...]: ...
 
 
+def _with_axes(x: Tensor, dims: int) -> Tensor:
+    while x.ndim < dims:
+        x = x.unsqueeze(-1) if dims == 3 and x.ndim == 2 else x.unsqueeze(0)
+    return x
+
+
 def _at_least(dims: int) -> _AtLeast:
     def function(*tensors: Any) -> Any:
-        every = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-        if every is not tensors or len(tensors) != 1:
-            try:
-                return tuple([t if t.ndim >= dims else function(t) for t in every])
-            except AttributeError as error:
-                explain(error, function, tensors)
-                raise
-        x = tensors[0]
-        if dims == 3 and x.ndim == 2:
-            return x.unsqueeze(-1)
-        while x.ndim < dims:
-            x = x.unsqueeze(-1) if dims == 3 and x.ndim == 2 else x.unsqueeze(0)
-        return x
+        try:
+            if len(tensors) != 1 or isinstance(tensors[0], (list, tuple)):
+                return tuple([_with_axes(t, dims) for t in (tensors[0] if len(tensors) == 1 else tensors)])
+            return _with_axes(tensors[0], dims)
+        except AttributeError as error:
+            explain(error, function, tensors)
+            raise
 
     function.__name__ = f"atleast_{dims}d"
     function.__doc__ = f"The tensors with axes of size 1 added until they have {dims}."
@@ -156,20 +156,20 @@ atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
 @takes_out
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joins along the second axis (the first for vectors)."""
-    parts = atleast_1d(list(tensors))
+    parts = [_with_axes(t, 1) for t in tensors]
     return ops.cat(parts, 1 if parts and parts[0].ndim > 1 else 0)
 
 
 @takes_out
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joins along the first axis, vectors as rows."""
-    return ops.cat(atleast_2d(list(tensors)), 0)
+    return ops.cat([_with_axes(t, 2) for t in tensors], 0)
 
 
 @takes_out
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joins along the third axis."""
-    return ops.cat(atleast_3d(list(tensors)), 2)
+    return ops.cat([_with_axes(t, 3) for t in tensors], 2)
 
 
 @takes_out
@@ -526,7 +526,7 @@ def cdist(
 
     Raises:
         ShapeError: fewer than two axes, or rows of different lengths.
-        ValueError: p < 0, or an unknown compute_mode.
+        ValueError: p is not 0 or above, or an unknown compute_mode.
 
     Example:
         >>> import flambeau as fl
@@ -536,7 +536,7 @@ def cdist(
     modes = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
     if compute_mode not in modes:
         raise _C.ArgumentError(f"cdist: compute_mode = {compute_mode!r}; expected one of {', '.join(modes)}")
-    if p < 0:
+    if not p >= 0:
         raise _C.ArgumentError(f"cdist: p = {p}; expected p >= 0")
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise _C.ShapeError(f"cdist: x1 has shape {list(x1.shape)}, x2 {list(x2.shape)}; expected [*, P, M] and [*, R, M]")

@@ -139,7 +139,8 @@ def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tens
     is_complex = any(v.is_complex() if isinstance(v, Tensor) else isinstance(v, complex) for v in (input, exponent))
     wide: Any = _C.complex128 if is_complex else _C.float64
     for name, v in (("input", input), ("exponent", exponent)):
-        if not isinstance(v, Tensor | complex) and (isinstance(v, str) or not hasattr(type(v), "__float__") and not hasattr(type(v), "__index__")):
+        number = hasattr(type(v), "__float__") or hasattr(type(v), "__index__")
+        if not isinstance(v, (Tensor, complex)) and not number:
             raise TypeError(f"float_power: {name} = {v!r} is a {type(v).__name__}; expected a tensor or a number")
     a, b = (v.to(wide) if isinstance(v, Tensor) else v if isinstance(v, complex) else float(v) for v in (input, exponent))
     return deliver("float_power", ops.pow(a, b), out)  # type: ignore[no-any-return]

@@ -27,6 +27,7 @@ _PLAIN = frozenset({AttributeError, TypeError, ValueError, IndexError, KeyError,
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _NAMED = re.compile(r"[\w.]+(\(\))?: ")  # how texts of this library begin
+_CALLED = re.compile(r"\S+\(\) (missing|takes|got) ")  # of a call with other arguments than there are: Python says which
 
 
 def is_pythons_own(error: BaseException) -> bool:
@@ -35,7 +36,7 @@ def is_pythons_own(error: BaseException) -> bool:
 
 
 def _failed_here(error: BaseException) -> bool:
-    if type(error) not in _PLAIN:
+    if type(error) not in _PLAIN or _CALLED.match(str(error)):
         return False
     trace = error.__traceback__
     if trace is None:
@@ -72,6 +73,10 @@ def _is_several(one: Callable[[Any], bool], value: Any) -> bool:
     return not isinstance(value, (str, bytes, dict)) and isinstance(value, Iterable) and all(one(part) for part in _held(value))
 
 
+def _or_none(one: Callable[[Any], bool], value: Any) -> bool:
+    return value is None or one(value)
+
+
 def _held(value: Any) -> Iterable[Any]:
     """What lies in a list or tuple; what else is iterated over once only is not looked at."""
     return value if isinstance(value, (list, tuple)) else ()
@@ -105,7 +110,7 @@ def _misfit(value: Any, annotation: str) -> str | None:
             fits, word = (lambda v: isinstance(v, dict)), "a dict"
         elif several and several[1] in _MANY:
             one = _KINDS[several[1]][0]
-            fits = functools.partial(_is_several, (lambda v, one=one: v is None or one(v)) if several[2] else one)
+            fits = functools.partial(_is_several, functools.partial(_or_none, one) if several[2] else one)
             word = f"a list of {_MANY[several[1]]}"
         else:
             return None
@@ -224,9 +229,9 @@ def explains_functions(space: dict[str, Any]) -> None:
             if value.__name__.startswith("_"):
                 continue
             space[name] = clear = wants_tensors(value)
-            home = vars(sys.modules[value.__module__])
-            if home.get(value.__name__) is value:
-                home[value.__name__] = clear
+            home, own = vars(sys.modules[value.__module__]), value.__name__
+            if home.get(own) is value:
+                home[own] = clear
 
 
 _ORDERS = frozenset({"int", "float", "int | None", "float | None", "Tensor | float", "float | Tensor"})
@@ -244,7 +249,8 @@ def _wants_numbers(start: F) -> F:
             text = wanted.get(name)
             if text is None or (value is None and "None" in text) or isinstance(value, Tensor) or _is_number(value):
                 continue
-            raise TypeError(f"{type(args[0]).__name__}: {name} = {_shown(value)} is a {type(value).__name__}; expected a number")
+            kind = "an int" if text.startswith("int") else "a number"
+            raise TypeError(f"{type(args[0]).__name__}: {name} = {_shown(value)} is a {type(value).__name__}; expected {kind}")
         try:
             return start(*args, **kwargs)
         except CONFUSED as error:

@@ -15,7 +15,7 @@ def _positions(name: str, length: int, periodic: bool, dtype: Any, device: Any) 
     if length < 0:
         raise _C.ArgumentError(f"{name}: window_length = {length}; expected at least 0")
     dtype = element_type(dtype)
-    if dtype is not None and not dtype.is_floating_point:
+    if dtype is not None and not getattr(dtype, "is_floating_point", False):
         raise _C.DTypeError(f"{name}: dtype = {dtype}; expected a floating point type")
     if length < 2:
         return None, 1

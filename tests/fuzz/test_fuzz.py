@@ -80,6 +80,7 @@ def test_only_what_is_asked_for():
         ("raise SystemError('bad')", "SystemError: bad"),
         ("raise ValueError('std::bad_alloc')", "ValueError: std::bad_alloc"),
         ("undefined_name", "NameError"),
+        ("r = fl.nn.init._calculate_fan_in_and_fan_out(3)", "AttributeError: 'int' object"),
         ("raise ValueError('a shape')", "ends well"),
     ],
 )

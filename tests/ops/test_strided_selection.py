@@ -36,7 +36,13 @@ def test_slices_and_elements(name, dtype):
             assert np.array_equal(back(x.index_select(axis, fl.tensor(index))), np.take(expected, index, axis)), (axis, count)
         runs = fl.tensor(np.r_[0 : expected.shape[axis], 0 : expected.shape[axis]])
         assert np.array_equal(back(x.index_select(axis, runs)), np.take(expected, runs.numpy(), axis))
-    assert np.array_equal(back(x[fl.tensor([0, 0])]), expected[[0, 0]])
+    for count in (2, 3 * len(expected)):
+        rows, columns = rng.integers(-len(expected), len(expected), count), rng.integers(0, expected.shape[2], count)
+        i, j = fl.tensor(rows), fl.tensor(columns)
+        assert np.array_equal(back(x[i]), expected[rows])
+        assert np.array_equal(back(x[i, :, j]), expected[rows, :, columns])
+        assert np.array_equal(back(x[:, :, j]), expected[:, :, columns])
+        assert np.array_equal(back(x[i, 1:, None]), expected[rows, 1:, None])
     for count in (3, 2000):
         flat = rng.integers(-expected.size, expected.size, count)
         assert np.array_equal(back(x.take(fl.tensor(flat))), expected.reshape(-1)[flat])

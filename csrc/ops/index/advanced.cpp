@@ -69,9 +69,13 @@ Slots slots_of(const Tensor& x, TensorList indices) {
 
 }  // namespace
 
-void index_get(const Tensor& x, TensorList indices, const Tensor& y) {
+void index_get(const Tensor& given, TensorList indices, const Tensor& y) {
   if (y.numel() == 0) return;
-  const Slots s = slots_of(x, indices);
+  Slots s = slots_of(given, indices);
+  constexpr int64_t kPiece = 32;  // bytes; many smaller ones cost more than putting all in order first
+  const bool pieces = !given.is_contiguous() && s.run * static_cast<int64_t>(given.item_bytes()) < kPiece && y.numel() > given.numel() / 2;
+  const Tensor x = pieces ? row_major_copy(given) : given;
+  if (pieces) s = slots_of(x, indices);
   const int64_t nb = static_cast<int64_t>(s.offsets.size()), na = static_cast<int64_t>(s.after.size());
   const int64_t total = static_cast<int64_t>(s.before.size()) * nb;
   const int64_t item = static_cast<int64_t>(x.item_bytes()), bytes = s.run * item;

@@ -184,13 +184,15 @@ template <class U>
 std::tuple<Tensor, Tensor, Tensor> unique_by_counting(const Tensor& x, bool want_inverse, bool want_counts) {
   constexpr size_t kValues = size_t{1} << (8 * sizeof(U));
   const size_t negative = x.dtype() == DType::Int8 || x.dtype() == DType::Int16 ? kValues / 2 : 0;  // these come first
-  const U* in = static_cast<const U*>(x.data());
+  const bool truth = x.dtype() == DType::Bool;
+  const U* given = static_cast<const U*>(x.data());
+  const auto value_at = [given, truth](int64_t i) -> size_t { return truth ? given[i] != 0 : given[i]; };  // a bool may be any byte
   const int64_t n = x.numel();
   std::vector<int64_t> often(4 * kValues), place(kValues);  // by turns, so that equal neighbours do not wait for each other
   int64_t i = 0;
   for (; i + 4 <= n; i += 4)
-    for (size_t k = 0; k < 4; ++k) ++often[k * kValues + in[static_cast<size_t>(i) + k]];
-  for (; i < n; ++i) ++often[in[i]];
+    for (size_t k = 0; k < 4; ++k) ++often[k * kValues + value_at(i + static_cast<int64_t>(k))];
+  for (; i < n; ++i) ++often[value_at(i)];
   int64_t count = 0;
   for (size_t v = 0; v < kValues; ++v) {
     for (size_t k = 1; k < 4; ++k) often[v] += often[k * kValues + v];
@@ -207,7 +209,7 @@ std::tuple<Tensor, Tensor, Tensor> unique_by_counting(const Tensor& x, bool want
     place[value] = at++;
   }
   if (want_inverse)
-    for (int64_t e = 0; e < n; ++e) inverse.data<int64_t>()[e] = place[in[e]];
+    for (int64_t e = 0; e < n; ++e) inverse.data<int64_t>()[e] = place[value_at(e)];
   return {values, inverse, counts};
 }
 

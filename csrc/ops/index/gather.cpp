@@ -308,14 +308,6 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Ten
 
 namespace {
 
-// x, or a copy that is row-major.
-Tensor in_order(const Tensor& x) {
-  if (x.is_contiguous()) return x;
-  const Tensor y = empty(x.sizes(), x.dtype());
-  copy_elements(y, x);
-  return y;
-}
-
 // Where runs of indices that follow one another begin, and the end; empty where they are too short to be worth it.
 std::vector<int64_t> runs_of(const int64_t* at, int64_t k) {
   constexpr int64_t kShortest = 4;  // on average
@@ -372,7 +364,7 @@ void index_select(const Tensor& given, int64_t dim, const Tensor& index_in, cons
     for (int64_t j = 0; j < k; ++j) copy_elements(slice_at(y, static_cast<int>(dim), j), slice_at(given, static_cast<int>(dim), at[j]));
     return;
   }
-  const Tensor x = steps ? given : in_order(given);
+  const Tensor x = steps ? given : row_major_copy(given);
   if (!steps) steps = slice_steps(x, dim);
   const auto item = static_cast<int64_t>(x.item_bytes());
   const Lines l = lines_of(x, dim);
@@ -486,7 +478,7 @@ void take(const Tensor& given, const Tensor& index, const Tensor& y) {
     });
     return;
   }
-  const Tensor x = in_order(given);
+  const Tensor x = row_major_copy(given);
   const int64_t n = x.numel();
   by_size(x.item_bytes(), [&](auto unit) {
     using U = decltype(unit);

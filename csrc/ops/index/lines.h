@@ -14,6 +14,14 @@ namespace fl::kernels {
 // cache then, which costs more than a copy (a row added to 256 places of [256, 256] took 43 us with two threads, 21 with one).
 constexpr int64_t kSharedGrain = 65536;
 
+// x, or a copy that is row-major.
+inline Tensor row_major_copy(const Tensor& x) {
+  if (x.is_contiguous()) return x;
+  const Tensor y = empty(x.sizes(), x.dtype());
+  copy_elements(y, x);
+  return y;
+}
+
 struct Lines {  // x seen as [outer, n, inner] around one axis; an empty x has no lines: outer and inner are 0
   int64_t outer = 1, n = 1, inner = 1;
 };

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from flambeau import _C
 from flambeau._C import Size, Tensor, ops
+from flambeau._errors import no_such_axis
 from flambeau.func._batched import BatchLevel, raw_rule
 from flambeau.func._levels import dtype_of, shape_of
 from flambeau.func._table import call_of
@@ -63,7 +64,11 @@ for _name in ("get:device", "get:is_cpu", "get:is_cuda", "get:is_meta", "get:req
 def _stride(level: BatchLevel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     strides = tuple(args[0]._value.stride())[1:]
     dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
-    return strides if dim is None else strides[dim]
+    if dim is None:
+        return strides
+    if not -len(strides) <= dim < len(strides):
+        raise no_such_axis("stride", "dim", dim, shape_of(args[0]))
+    return strides[dim]
 
 
 def _same_axes(name: str) -> None:

@@ -41,6 +41,7 @@ class _Forward(Protocol[P, R]):
 
 
 _LIBRARY = __file__.rpartition("nn")[0]
+_OURS = __name__.partition(".")[0] + "."
 
 
 def is_op(function: FunctionType) -> bool:
@@ -123,11 +124,16 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
                     return self._fl_call_with_hooks(args, kwargs)
                 return self.forward(*args, **kwargs)
             except Exception as error:
-                clearer = explained(error, type(self).forward, (self, *args), kwargs) if isinstance(error, CONFUSED) else error
-                annotate(self, clearer)
-                if clearer is not error:
-                    raise clearer from None
-                raise
+                clearer: Exception = error
+                try:
+                    if isinstance(error, CONFUSED) and type(self).__module__.startswith(_OURS):  # whose annotations are known
+                        clearer = explained(error, type(self).forward, (self, *args), kwargs)
+                    annotate(self, clearer)
+                    if clearer is not error:
+                        raise clearer from None
+                    raise
+                finally:
+                    del clearer  # it holds this frame
 
         _call_impl = _wrapped_call_impl = __call__  # PyTorch's names of it; who overrides the first is called by the others
 

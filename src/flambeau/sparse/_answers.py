@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau._info import whole_number
 from flambeau.sparse._compressed import SparseCompressed, to_compressed
 from flambeau.sparse._tensor import SparseCOO, SparseTensor, size_of
 
@@ -36,9 +37,10 @@ def in_layout_of(x: SparseCOO, like: Any) -> SparseTensor:
 
 
 def wrapped(op: str, x: SparseTensor, dim: Any) -> list[int]:
-    given = [dim] if isinstance(dim, int) else list(dim)
+    given = list(dim) if isinstance(dim, (tuple, list)) else [dim]
     size = size_of(x)
     n = len(size)
+    given = [whole_number(op, "dim", d) for d in given]
     for d in given:
         if not -n <= d < n:
             raise IndexError(f"{op}: dim = {d}, but the sparse tensor has shape {list(size)}; expected {-n} <= dim < {n}")

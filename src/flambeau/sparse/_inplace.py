@@ -71,6 +71,8 @@ def _neg_(x: Any) -> SparseTensor:
 @answers("add_", "__iadd__")
 def _add_(x: Any, other: Any, *, alpha: Any = 1) -> Any:
     if isinstance(other, SparseTensor) and not isinstance(x, SparseTensor):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"add_: what is written is a {type(x).__name__}; expected a Tensor")
         if x.shape != other.shape:
             raise _C.ShapeError(f"add_: the tensor has shape {list(x.shape)}, the sparse one {list(other.shape)}; expected one shape")
         coo = other.to_coo()

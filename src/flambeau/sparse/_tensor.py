@@ -218,6 +218,7 @@ class SparseTensor(Tensor):
         _missing, ("numpy", "tolist", "__array__", "__dlpack__", "backward", "register_hook", "retain_grad")
     )
 
+    @wants_tensors
     def __format__(self, spec: str) -> str:
         return format(repr(self), spec)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, float32, is_autocast_enabled, ops
+from flambeau._errors import NoTensorError
 from flambeau._info import per_axis
 from flambeau._no_tensor import CONFUSED, explain, explained, wants_tensors
 from flambeau.amp.autocast_mode import _cast
@@ -63,6 +64,8 @@ def _convolution(op: Callable[..., Tensor], axes: int) -> Convolution:
                 return op(input, weight, bias, stride, 0, dilation, groups)
             if any(s != 1 for s in per_axis(name, "stride", stride, axes)):
                 raise ArgumentError(f"{name}: padding = 'same' with stride = {stride}; expected stride 1")
+            if not hasattr(weight, "ndim"):
+                raise NoTensorError(f"{name}: weight is a {type(weight).__name__}; expected a Tensor")
             if weight.ndim != axes + 2:
                 raise ShapeError(f"{name}: weight has shape {list(weight.shape)}; expected {axes + 2} axes")
             steps = per_axis(name, "dilation", dilation, axes)
@@ -155,7 +158,7 @@ _pad = pad  # `pad` is an argument of it, too
 def _blocks(
     op: str, size: Sequence[int], kernel: Any, dilation: int | Sequence[int], padding: int | Sequence[int],
     stride: int | Sequence[int]
-) -> tuple[tuple[int, int], ...]:
+) -> tuple[tuple[int, ...], ...]:
     """(kernel, dilation, padding, stride, how many blocks) of `fold` and `unfold`, as pairs."""
     k, d = per_axis(op, "kernel_size", kernel, 2), per_axis(op, "dilation", dilation, 2)
     p, s = per_axis(op, "padding", padding, 2), per_axis(op, "stride", stride, 2)

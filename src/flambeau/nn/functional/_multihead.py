@@ -8,7 +8,6 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
 from flambeau._errors import AssertedArgumentError, AssertedTypeError
-from flambeau._info import switch
 from flambeau._no_tensor import wants_tensors
 from flambeau._warn import warn
 from flambeau.amp.autocast_mode import _cast
