@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, Literal, Protocol, overload
 
@@ -37,22 +37,14 @@ def equal(input: Tensor, other: Tensor) -> bool:
         return True
     if input.shape != other.shape:
         return False
-    for parts in _beginnings(input, other):
-        if not ops.all(ops.eq(*parts)).item():
+    rows = input.shape[0] if input.ndim else 1
+    if rows > 1 and (numel := input.numel()) >= 16384 and not input.is_meta:
+        few = max(1, 1024 * rows // numel)  # what differs mostly does so at once
+        if not ops.all(ops.eq(input.narrow(0, 0, few), other.narrow(0, 0, few))).item():
             return False
-    return True
+    return bool(ops.all(ops.eq(input, other)).item())
 
 
-def _beginnings(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Some hundred elements of all of them, if they have many more; then all: what differs mostly does so at once."""
-    shape = tensors[0].shape
-    if (numel := shape.numel()) >= 16384 and not tensors[0].is_meta:
-        axis = next(i for i, n in enumerate(shape) if n > 1)
-        yield tuple(t.narrow(axis, 0, max(1, 1024 * shape[axis] // numel)) for t in tensors)
-    yield tensors
-
-
-@wants_tensors
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids of 1-d tensors; `indexing` is 'ij' (matrix; the default, with a warning) or 'xy' (Cartesian)."""
     if indexing is None:
