@@ -109,7 +109,6 @@ DIFFERENT = {
     "module nn.CircularPad1d": {"errors": "any leading axes are kept"},
     "module nn.FractionalMaxPool3d": {"values float32 float64": "samples of a batch do not go with an input without one"},
     "module nn.GRU": {"errors": "bias is true or false; a wrong type is a TypeError"},
-    "module nn.HuberLoss": {"errors": "refused when it is used"},
     "module nn.LSTM": {"errors": "bias is true or false; a wrong type is a TypeError"},
     "module nn.NLLLoss": {"errors": "an empty weight of another type is looked at last"},
     "module nn.RNN": {"errors": "bias is true or false; a wrong type is a TypeError"},

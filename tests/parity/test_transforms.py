@@ -52,11 +52,12 @@ NOT_IN_JVP = {
     "histc": _WITHOUT,
     "logcumsumexp": "less exact there",
     "max_pool2d_with_indices_backward": "no such name in flambeau.ops",
-    "nn.functional.max_unpool2d": "windows that overlap: another one of the values that are put in one place",
     "nn.functional.gaussian_nll_loss": "losses do not broadcast",
     "var/unbiased": "a variance of nothing",
     "var_mean/unbiased": "a variance of nothing",
 }
+# Windows that overlap: which of the values that are put in one place stays is a matter of PyTorch's threads.
+BY_CHANCE = {"nn.functional.max_unpool2d"}
 MOST = 5  # samples of an entry
 BOTH = [(fl, fl.Tensor), (torch, torch.Tensor)]
 
@@ -205,7 +206,9 @@ def test_vmap(name, monkeypatch):
 @pytest.mark.parametrize("name", names())
 def test_jvp(name):
     found = next(differences_in_jvp(name), None)
-    if reason := NOT_IN_JVP.get(name):
+    if name in BY_CHANCE:
+        assert not found or "values: " in found
+    elif reason := NOT_IN_JVP.get(name):
         assert found, f"differs no more, but is said to: {reason}"
     else:
         assert not found

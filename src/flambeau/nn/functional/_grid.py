@@ -54,9 +54,9 @@ def grid_sample(
         # Pictures and places of two classes: what these said of the function is said of all of it.
         options = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
         return call_override(grid_sample, (input, grid), options)  # type: ignore[no-any-return]
-    if mode.__class__ is not str or mode not in _MODES:
+    if not isinstance(mode, str) or mode not in _MODES:
         raise ArgumentError(f"grid_sample: mode = {mode!r}; expected one of {list(_MODES)}")
-    if padding_mode.__class__ is not str or padding_mode not in _PADDINGS:
+    if not isinstance(padding_mode, str) or padding_mode not in _PADDINGS:
         raise ArgumentError(f"grid_sample: padding_mode = {padding_mode!r}; expected one of {list(_PADDINGS)}")
     if is_autocast_enabled():
         input, grid = _cast((input, grid), float32)
