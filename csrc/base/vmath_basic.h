@@ -142,6 +142,12 @@ template <class T>
 FL_VM T sqrt(T x) { return std::sqrt(x); }
 template <class T>
 FL_VM T rsqrt(T x) { return T(1) / std::sqrt(x); }
+// An element as it lies in memory; with kTruths a bool, of which any byte but 0 is true.
+template <bool kTruths, class T>
+FL_VM T read_byte(T x) {
+  if constexpr (kTruths) return x > 1 ? T(1) : x;
+  else return x;
+}
 template <class T>
 FL_VM T reciprocal(T x) { return T(1) / x; }
 

@@ -1,6 +1,6 @@
 // Vector math: division, remainders and whole numbers, with Python's signs.
 //
-// By quotients in double lanes, which are right as long as they are not too large (far_quotient); the ops leave others
+// By quotients in double lanes, which are right as long as nothing is too large (far_quotient); the ops leave others
 // to the far_ versions (`rare` in the op table). Integers divided by zero give 0 here (never a trap); the ops refuse it
 // beforehand (fl::check::no_zero_divisor).
 #pragma once
@@ -23,7 +23,10 @@ FL_VM bool far_quotient([[maybe_unused]] double a, [[maybe_unused]] double b) {
 #endif
 }
 FL_VM bool far_quotient(int32_t, int32_t) { return false; }
-FL_VM bool far_quotient(int64_t a, int64_t) { return (a >= (int64_t(1) << 53)) | (a <= -(int64_t(1) << 53)); }
+FL_VM bool far_quotient(int64_t a, int64_t b) {
+  constexpr uint64_t kNear = uint64_t(1) << 51;  // both are in [-kNear, kNear)
+  return (((static_cast<uint64_t>(a) + kNear) | (static_cast<uint64_t>(b) + kNear)) >> 52) != 0;
+}
 
 // Whether the signs of a and b differ.
 template <class T>
@@ -59,6 +62,24 @@ FL_VM Division<T> divided(T a, T b) {
   const T r = static_cast<T>(static_cast<U>(a) - static_cast<U>(q) * static_cast<U>(b));
   return {q, b == 0 ? T(0) : r};
 }
+// Integers of 64 bits that are not far: by doubles throughout, in which they and all that is made of them are exact. AVX2 has no
+// conversions between the two, but added to 1.5 * 2^52 an integer is the last bits of a double.
+constexpr double kWholes = 6755399441055744.0;
+FL_VM double near_double(int64_t a) { return bits<double>(static_cast<uint64_t>(a) + bits<uint64_t>(kWholes)) - kWholes; }
+FL_VM int64_t near_integer(double x) { return static_cast<int64_t>(bits<uint64_t>(x + kWholes) - bits<uint64_t>(kWholes)); }
+struct NearDivision {  // a = quotient b + rest, the quotient rounded to the nearest
+  double a, b, quotient, rest;
+};
+FL_VM NearDivision near_divided(int64_t a, int64_t b) {
+  const double x = near_double(a), y = near_double(b), q = (x / (y == 0 ? 1.0 : y) + kWholes) - kWholes;
+  return {x, y, y == 0 ? 0.0 : q, y == 0 ? 0.0 : x - q * y};
+}
+FL_VM Division<int64_t> divided(int64_t a, int64_t b) {
+  const auto [x, y, q, r] = near_divided(a, b);
+  const bool over = r * x < 0;
+  return {near_integer(over ? q - copysign(1.0, q) : q), near_integer(over ? r + copysign(abs(y), x) : r)};
+}
+
 template <class T>
 FL_VM T trunc_divide(T a, T b) {
   if constexpr (std::is_integral_v<T>) return divided(a, b).quotient;
@@ -68,12 +89,20 @@ template <class T>
 FL_VM T fmod(T a, T b) { return divided(a, b).rest; }
 template <class T>
 FL_VM T remainder(T a, T b) {
+  if constexpr (std::is_same_v<T, int64_t>) {
+    const NearDivision d = near_divided(a, b);
+    return near_integer(d.rest * d.b < 0 ? d.rest + d.b : d.rest);
+  }
   const T r = divided(a, b).rest;
   const T other = opposite(r, b) ? static_cast<T>(r + b) : r;
   return r == 0 ? r : other;
 }
 template <class T>
 FL_VM T floor_divide(T a, T b) {
+  if constexpr (std::is_same_v<T, int64_t>) {
+    const NearDivision d = near_divided(a, b);
+    return near_integer(d.rest * d.b < 0 ? d.quotient - 1 : d.quotient);
+  }
   const auto [q, r] = divided(a, b);
   if constexpr (std::is_integral_v<T>) {
     const T below = opposite(r, b) ? static_cast<T>(static_cast<std::make_unsigned_t<T>>(q) - 1) : q;

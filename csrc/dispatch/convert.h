@@ -12,6 +12,8 @@ FL_SIMD_KERNEL(void, fill_loop, void* dst, size_t item_bytes, const void* value,
 FL_SIMD_KERNEL(void, fill_rows, void* dst, size_t item_bytes, const void* src, int64_t step, int64_t rows, int64_t n)
 // dst[i] = src[-i], n elements of 1, 2, 4, 8 or 16 bytes.
 FL_SIMD_KERNEL(void, reverse_loop, void* dst, const void* src, size_t item_bytes, int64_t n)
+// dst[i] = src[2 i].
+FL_SIMD_KERNEL(void, every_second_loop, void* dst, const void* src, size_t item_bytes, int64_t n)
 // dst[i] = ~src[i] for bytes, or of bools !src[i].
 FL_SIMD_KERNEL(void, flip_loop, uint8_t* dst, const uint8_t* src, bool truths, int64_t n)
 // memcpy past the caches: the lines of dst are neither read first nor kept. Whoever hands dst to another thread

@@ -119,6 +119,18 @@ void fill(void* dst, const void* value, int64_t n) {
   for (int64_t i = 0; i < n; ++i) d[i] = v;
 }
 
+// f(T{}), T being an element of so many bytes.
+template <class F>
+void of_size(size_t item_bytes, F&& f) {
+  switch (item_bytes) {
+    case 1: return f(uint8_t{});
+    case 2: return f(uint16_t{});
+    case 4: return f(uint32_t{});
+    case 16: return f(Pair{});
+    default: return f(uint64_t{});
+  }
+}
+
 template <class U>
 void reverse(void* dst, const void* src, int64_t n) {
   U* d = static_cast<U*>(dst);
@@ -135,33 +147,23 @@ void rows_of(void* dst, const void* src, int64_t step, int64_t rows, int64_t n) 
 }  // namespace
 
 void fill_rows(void* dst, size_t item_bytes, const void* src, int64_t step, int64_t rows, int64_t n) {
-  switch (item_bytes) {
-    case 1: return rows_of<uint8_t>(dst, src, step, rows, n);
-    case 2: return rows_of<uint16_t>(dst, src, step, rows, n);
-    case 4: return rows_of<uint32_t>(dst, src, step, rows, n);
-    case 16: return rows_of<Pair>(dst, src, step, rows, n);
-    default: return rows_of<uint64_t>(dst, src, step, rows, n);
-  }
+  of_size(item_bytes, [&](auto item) { rows_of<decltype(item)>(dst, src, step, rows, n); });
 }
 
 void fill_loop(void* dst, size_t item_bytes, const void* value, int64_t n) {
-  switch (item_bytes) {
-    case 1: return fill<uint8_t>(dst, value, n);
-    case 2: return fill<uint16_t>(dst, value, n);
-    case 4: return fill<uint32_t>(dst, value, n);
-    case 16: return fill<Pair>(dst, value, n);
-    default: return fill<uint64_t>(dst, value, n);
-  }
+  of_size(item_bytes, [&](auto item) { fill<decltype(item)>(dst, value, n); });
 }
 
 void reverse_loop(void* dst, const void* src, size_t item_bytes, int64_t n) {
-  switch (item_bytes) {
-    case 1: return reverse<uint8_t>(dst, src, n);
-    case 2: return reverse<uint16_t>(dst, src, n);
-    case 4: return reverse<uint32_t>(dst, src, n);
-    case 16: return reverse<Pair>(dst, src, n);
-    default: return reverse<uint64_t>(dst, src, n);
-  }
+  of_size(item_bytes, [&](auto item) { reverse<decltype(item)>(dst, src, n); });
+}
+
+void every_second_loop(void* dst, const void* src, size_t item_bytes, int64_t n) {
+  of_size(item_bytes, [&]<class T>(T) {
+    T* __restrict to = static_cast<T*>(dst);
+    const T* from = static_cast<const T*>(src);
+    for (int64_t i = 0; i < n; ++i) to[i] = from[2 * i];
+  });
 }
 
 void ramp_floats(double* dst, double a, double step, int64_t first, int64_t n) {

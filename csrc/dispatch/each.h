@@ -43,7 +43,7 @@ enum class Bytes : uint8_t {
 
 // The loops of one op for the processor at hand.
 struct EachKernel {
-  TileFn all[8], single[8], first[8];  // float, double, int32, int64, uint8, complex of float, of double, int16
+  TileFn all[9], single[9], first[9];  // float, double, int32, int64, uint8, complex of float, of double, int16, bool
   bool bool_out;
   Bytes bytes;
   RegisterRuns registers;
@@ -56,6 +56,7 @@ struct EachKernel {
                   : compute == DType::Complex64 ? 5
                   : is_complex(compute)         ? 6
                   : compute == DType::Int16     ? 7
+                  : compute == DType::Bool      ? 8
                                                 : 4;
     return {all[i], single[i], first[i], bool_out, compute == DType::Float32 && registers.of ? &registers : nullptr,
             compute == DType::Float32 ? half_bits : nullptr};
@@ -63,7 +64,7 @@ struct EachKernel {
 };
 
 // The type as which a loop reads and writes elements of type t without converting them. Loops over uint8 take every byte but that of a bool, which is
-// read as 0 or 1; what they make of those is 0 or 1 again.
+// read as 0 or 1 (also by loops over bools: `read_byte`); what they make of those is 0 or 1 again.
 constexpr DType read_as(DType t, DType compute) { return compute == DType::UInt8 && t == DType::Int8 ? DType::UInt8 : t; }
 constexpr DType written_as(DType t, DType compute) {
   return compute == DType::UInt8 && (t == DType::Bool || t == DType::Int8) ? DType::UInt8 : t;

@@ -34,6 +34,8 @@ void gather_row(U* dst, const U* src, int64_t n, int64_t stride) {
     kernels::fill_loop(dst, sizeof(U), src, n);
   } else if (stride == -1) {
     kernels::reverse_loop(dst, src, sizeof(U), n);
+  } else if (stride == 2 && n >= 16) {
+    kernels::every_second_loop(dst, src, sizeof(U), n);
   } else {
 #pragma GCC unroll 8
     for (int64_t i = 0; i < n; ++i) dst[i] = src[i * stride];

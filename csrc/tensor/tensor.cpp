@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tensor/axis_order.h"
 
 namespace fl {
 namespace {
@@ -183,31 +184,12 @@ bool shares_places(const Tensor& x) {
 
 Dims dense_strides_like(const Tensor& x) {
   if (is_dense(x)) return x.strides();
-  const int n = x.ndim();
-  const auto outside = [&](int64_t a, int64_t b) {  // > 0: axis a lies outside of b; 0: nothing says so
-    const int64_t at = x.stride(static_cast<int>(a)), bt = x.stride(static_cast<int>(b));
+  return strides_in_order(x.sizes(), [&](int a, int b) {
+    const int64_t at = x.stride(a), bt = x.stride(b);
     if (at == 0 || bt == 0) return 0;
     if (at != bt) return at < bt ? -1 : 1;
-    return x.size(static_cast<int>(a)) > x.size(static_cast<int>(b)) ? 1 : 0;
-  };
-  Dims order;  // the innermost axis first
-  for (int axis = n - 1; axis >= 0; --axis) order.push_back(axis);
-  for (int i = 1; i < n; ++i)
-    for (int moved = i, other = i - 1; other >= 0; --other) {
-      const int verdict = outside(order[other], order[moved]);
-      if (verdict < 0) break;
-      if (verdict == 0) continue;
-      std::swap(order[other], order[moved]);
-      moved = other;
-    }
-  Dims strides(n);
-  int64_t step = 1;
-  for (const int64_t k : order) {
-    const int axis = static_cast<int>(k);
-    strides[axis] = step;
-    step *= std::max<int64_t>(x.size(axis), 1);
-  }
-  return strides;
+    return x.size(a) > x.size(b) ? 1 : 0;
+  });
 }
 
 }  // namespace fl

@@ -24,6 +24,7 @@
 #include "op/contiguous_copy.h"
 #include "op/conv_transposed.h"
 #include "op/convolution.h"
+#include "op/cumsum.h"
 #include "op/div.h"
 #include "op/eq.h"
 #include "op/exp.h"
@@ -48,6 +49,7 @@
 #include "op/pow.h"
 #include "op/real.h"
 #include "op/reshape.h"
+#include "op/reverse_cumsum.h"
 #include "op/select.h"
 #include "op/sigmoid.h"
 #include "op/sin.h"
@@ -55,6 +57,7 @@
 #include "op/std.h"
 #include "op/sub.h"
 #include "op/sum.h"
+#include "op/sum_to.h"
 #include "op/tanh.h"
 #include "op/uniform_.h"
 #include "op/var.h"
@@ -150,28 +153,46 @@ Tensor sinc_complex(const Tensor& x) {
 
 namespace {
 
-// A reduction that treats both parts alike, over the pairs where the last axis stays or all axes go, since these lie side by side; else over
-// real and imaginary parts apart.
+// f treats both parts alike: of the pairs, since these lie side by side, where the type stays.
 template <class F>
-Tensor of_pairs(const Tensor& x, std::optional<IntList> dim, std::optional<DType> dtype, F&& reduce) {
-  if (is_complex(x.dtype()) && dtype.value_or(x.dtype()) == x.dtype() && x.ndim() > 0) {
-    const std::vector<bool> reduced = axes_named(x, dim);
-    Dims dims;
-    for (int d = 0; d < x.ndim(); ++d)
-      if (reduced[static_cast<size_t>(d)]) dims.push_back(d);
-    if (dims.size() == x.ndim() || !reduced.back()) return op::complex_of_pairs(reduce(op::view_as_real(x), IntList(dims), std::optional<DType>()));
-  }
+Tensor of_pairs(const Tensor& x, std::optional<DType> dtype, F&& f) {
+  if (is_complex(x.dtype()) && dtype.value_or(x.dtype()) == x.dtype() && x.ndim() > 0) return op::complex_of_pairs(f(op::view_as_real(x), std::nullopt));
   const Part re{false}, im{true};
-  return op::complex(reduce(re.of(x), dim, re(dtype)), reduce(im.of(x), dim, im(dtype)));
+  return op::complex(f(re.of(x), re(dtype)), f(im.of(x), im(dtype)));
+}
+using MaybeType = std::optional<DType>;
+
+// Axes as those of x and not of its pairs.
+Dims axes_of(const Tensor& x, std::optional<IntList> dim) {
+  const std::vector<bool> named = axes_named(x, dim);
+  Dims axes;
+  for (int d = 0; d < x.ndim(); ++d)
+    if (named[static_cast<size_t>(d)]) axes.push_back(d);
+  return axes;
 }
 
 }  // namespace
 
 Tensor sum_complex(const Tensor& x, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
-  return of_pairs(x, dim, dtype, [&](const Tensor& part, std::optional<IntList> axes, std::optional<DType> t) { return op::sum(part, axes, keepdim, t); });
+  const Dims axes = axes_of(x, dim);
+  return of_pairs(x, dtype, [&](const Tensor& part, MaybeType t) { return op::sum(part, IntList(axes), keepdim, t); });
 }
 Tensor mean_complex(const Tensor& x, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
-  return of_pairs(x, dim, dtype, [&](const Tensor& part, std::optional<IntList> axes, std::optional<DType> t) { return op::mean(part, axes, keepdim, t); });
+  const Dims axes = axes_of(x, dim);
+  return of_pairs(x, dtype, [&](const Tensor& part, MaybeType t) { return op::mean(part, IntList(axes), keepdim, t); });
+}
+Tensor sum_to_complex(const Tensor& x, IntList shape) {
+  return of_pairs(x, {}, [&](const Tensor& part, MaybeType) {
+    Dims to(shape);
+    if (part.ndim() > x.ndim()) to.push_back(2);
+    return op::sum_to(part, IntList(to));
+  });
+}
+Tensor cumsum_complex(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
+  return of_pairs(x, dtype, [&](const Tensor& part, MaybeType t) { return op::cumsum(part, dim, t); });
+}
+Tensor reverse_cumsum_complex(const Tensor& x, int64_t dim) {
+  return of_pairs(x, {}, [&](const Tensor& part, MaybeType) { return op::reverse_cumsum(part, dim); });
 }
 
 // Products of halves, of halves of these, ...: gradients go through the products, so that zeros need no care.

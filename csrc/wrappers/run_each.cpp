@@ -8,6 +8,7 @@
 
 #include "base/parallel.h"
 #include "dispatch/walks.h"
+#include "tensor/axis_order.h"
 #include "tensor/raw.h"
 #include "wrappers/checks.h"
 #include "wrappers/wrap.h"
@@ -76,7 +77,7 @@ DType each::loop_type(const EachKernel& kernel, const char* op, DType type, cons
     check::fits(op, "factor", compute, *params);
     narrow = narrow && holds(type, *params);
   }
-  return !narrow ? wide : type == DType::Int16 ? DType::Int16 : DType::UInt8;
+  return !narrow ? wide : type == DType::Int16 || type == DType::Bool ? type : DType::UInt8;
 }
 
 // Strides of x in a broadcast shape: 0 where its axis is 1 or missing.
@@ -228,36 +229,20 @@ Tensor broadcast_output(const char* op, const Dims& shape, const Operand* in, in
   bool row_major = true;
   for (int k = 0; k < n; ++k) row_major = row_major && (!in[k].is_tensor() || !in[k].tensor().defined() || in[k].tensor().is_contiguous());
   if (row_major || axes < 2) return empty(shape, type, device);
-  auto inside = [&](int64_t a, int64_t b) {  // < 0: axis a lies inside of b; 0: nobody says
+  checked_numel(op, shape);
+  const Dims strides = strides_in_order(shape, [&](int a, int b) {
     for (int k = 0; k < n; ++k) {
       if (!in[k].is_tensor() || !in[k].tensor().defined()) continue;
       const Tensor& x = in[k].tensor();
-      const int64_t lead = axes - x.ndim();
-      auto step = [&](int64_t axis) { return axis < lead || (x.size(static_cast<int>(axis - lead)) == 1 && shape[static_cast<int>(axis)] != 1) ? 0 : x.strides()[static_cast<int>(axis - lead)]; };
+      const int lead = axes - x.ndim();
+      auto step = [&](int axis) { return axis < lead || (x.size(axis - lead) == 1 && shape[axis] != 1) ? 0 : x.strides()[axis - lead]; };
       const int64_t at = step(a), bt = step(b);
       if (at == 0 || bt == 0) continue;
       if (at != bt) return at < bt ? -1 : 1;
-      if (shape[static_cast<int>(a)] > shape[static_cast<int>(b)]) return 1;
+      if (shape[a] > shape[b]) return 1;
     }
     return 0;
-  };
-  Dims order, strides(shape);  // the innermost axis first
-  for (int axis = axes - 1; axis >= 0; --axis) order.push_back(axis);
-  for (int i = 1; i < axes; ++i)
-    for (int moved = i, other = i - 1; other >= 0; --other) {
-      const int verdict = inside(order[other], order[moved]);
-      if (verdict < 0) break;
-      if (verdict == 0) continue;
-      std::swap(order[other], order[moved]);
-      moved = other;
-    }
-  checked_numel(op, shape);
-  int64_t step = 1;
-  for (int i = 0; i < axes; ++i) {
-    const int axis = static_cast<int>(order[i]);
-    strides[axis] = step;
-    step *= std::max<int64_t>(shape[axis], 1);
-  }
+  });
   return empty_strided(shape, strides, type, device);
 }
 

@@ -90,6 +90,23 @@ def test_integers_from_end_to_end(dtype):
     assert np.array_equal((x % 7).numpy(), a % 7) and np.array_equal((x // -3).numpy(), a // -3)
 
 
+def test_integers_of_64_bits_that_doubles_hold():
+    """Up to 2^51 quotients are taken by doubles: at the ends, next to products, and of every length."""
+    ends = [v + d for v in (0, 2**26, 2**50, 2**51 - 4, 2**51) for d in range(-3, 4) if v + d < 2**51] + [-(2**51)]
+    b = np.unique(np.concatenate([ends, -np.array(ends), 2 ** RNG.integers(1, 51, 200) - RNG.integers(0, 3, 200), RNG.integers(1, 2**25, 100)]))
+    b = b[(b != 0) & (b < 2**51) & (b >= -(2**51))]
+    near = (b[:, None] * RNG.integers(-9, 10, 50)).ravel()
+    a = np.concatenate([near, near + 1, near - 1, RNG.integers(-(2**51), 2**51, 1000), b])
+    a = a[(a < 2**51) & (a >= -(2**51))]
+    a, b = RNG.permutation(np.resize(a, 120_000)), RNG.permutation(np.resize(b, 120_000))
+    x, y = fl.tensor(a), fl.tensor(b)
+    assert np.array_equal((x // y).numpy(), a // b) and np.array_equal((x % y).numpy(), a % b)
+    assert np.array_equal(fl.fmod(x, y).numpy(), np.fmod(a, b))
+    assert np.array_equal(fl.div(x, y, rounding_mode="trunc").numpy(), (a - np.fmod(a, b)) // b)
+    for number in (1, -1, 3, -3, 7, 2**50, -(2**51), 2**51 - 1, 2**51, 2**60, -(2**63)):
+        assert np.array_equal((x // number).numpy(), a // number) and np.array_equal((x % number).numpy(), a % number)
+
+
 def test_small_integers_and_numbers():
     x = fl.tensor([-128, -7, 0, 7, 127], dtype=fl.int8)
     assert (x // 2).tolist() == [-64, -4, 0, 3, 63] and (x % 5).tolist() == [2, 3, 0, 2, 2]

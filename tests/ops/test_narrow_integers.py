@@ -127,3 +127,23 @@ def test_inner_products_of_complex_numbers(dtype):
         close = 1e-4 if dtype == "complex64" else 1e-11
         assert abs(fl.dot(fl.tensor(a), fl.tensor(b)).item() - exact) <= close * n**0.5
         assert abs(fl.vdot(fl.tensor(a), fl.tensor(b)).item() - np.vdot(a.astype(np.complex128), b)) <= close * n**0.5
+
+
+# Bools of other memory may be any byte but 0; they are computed as 1.
+OF_BOOLS = {name: BINARY[name] for name in ("lt", "le", "gt", "ge", "eq", "ne", "bitwise_and", "bitwise_or", "bitwise_xor", "mul", "maximum", "minimum")}
+OF_BOOLS |= {"logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor}
+
+
+@pytest.mark.parametrize("name", OF_BOOLS)
+def test_bools_of_any_byte(name):
+    a, b = pairs("uint8")
+    expected = OF_BOOLS[name](a != 0, b != 0)
+    x, y = (fl.from_numpy(v.copy().view(bool)) for v in (a, b))
+    f = getattr(fl, name)
+    for found in (f(x, y), f(x[:, :1], y)[:, :], f(x.t().contiguous().t(), y), f(x[::2, 1::2], y[::2, 1::2]), f(x[:5, :3], y[:5, :3])):
+        assert found.dtype == fl.bool and set(np.unique(found.view(fl.uint8).numpy())) <= {0, 1}
+    assert np.array_equal(f(x, y).numpy(), expected)
+    assert np.array_equal(f(x[:, :1], y).numpy(), OF_BOOLS[name](a[:, :1] != 0, b != 0))
+    assert np.array_equal(f(x, y[:1]).numpy(), OF_BOOLS[name](a != 0, b[:1] != 0))
+    assert np.array_equal(f(x[::2, 1::2], y[::2, 1::2]).numpy(), expected[::2, 1::2])
+    assert np.array_equal(f(x[3, 5], y).numpy(), OF_BOOLS[name](a[3, 5] != 0, b != 0))

@@ -43,7 +43,10 @@ def each_loop(op: Op, registers: str) -> list[str]:
     out_type = "bool" if str(op.get("dtype")) == "bool" else "T"
     # Two operands that broadcast get a second loop, for a last one of a single element; with `first` a third one, for such a first one.
     single = len(operands) == 2 and str(op.get("shape")).startswith("broadcast")
-    template = "template <class T, int kSingle>" if single else "template <class T>"
+    # Bools are computed as bytes, which memory from elsewhere may hold other values in than 0 and 1.
+    truths = op.get("bytes") in ("all", "order")
+    template = "template <class T" + (", int kSingle" if single else "") + (", bool kTruths = false" if truths else "") + ">"
+    read = "read_byte<kTruths>({})" if truths else "{}"
     out = ["namespace {", template, f"void tile_{op.ident}(int64_t n_, void* out_raw, [[maybe_unused]] const void* const* in_raw, [[maybe_unused]] const Scalar* params_, int64_t rows_, const int64_t* steps_) {{"]
     out.append("  using namespace fl::vm;")
     i = 0
@@ -58,11 +61,11 @@ def each_loop(op: Op, registers: str) -> list[str]:
     out.append(f"  auto* out_ = reinterpret_cast<{out_type}*>(static_cast<char*>(out_raw) + row_ * steps_[0]);")
     for i, a in enumerate(operands):
         out.append(f"  const T* {a.name}_in = reinterpret_cast<const T*>(static_cast<const char*>(in_raw[{i}]) + row_ * steps_[{i + 1}]);")
-    values = [f"    [[maybe_unused]] const T {a.name} = {a.name}_in[i_];" for a in operands]
+    values = [f"    [[maybe_unused]] const T {a.name} = {read.format(f'{a.name}_in[i_]')};" for a in operands]
     if single:
         for i, a in list(enumerate(operands, 1))[0 if op.get("first") else 1 :]:
-            out.append(f"  const T {a.name}_first = {a.name}_in[0];")
-            values[i - 1] = f"    [[maybe_unused]] const T {a.name} = kSingle == {i} ? {a.name}_first : {a.name}_in[i_];"
+            out.append(f"  const T {a.name}_first = {read.format(f'{a.name}_in[0]')};")
+            values[i - 1] = f"    [[maybe_unused]] const T {a.name} = kSingle == {i} ? {a.name}_first : {read.format(f'{a.name}_in[i_]')};"
     if by_number := op.get("single"):
         last = operands[1].name
         out += ["  if constexpr (kSingle == 2 && !is_complex_type<T>) {", f"    const T {last} = {last}_first, number = {by_number['number']};", "    if (number != 0) {"]
@@ -90,7 +93,8 @@ def each_loop(op: Op, registers: str) -> list[str]:
 
     def cells(arguments: str) -> str:
         all_types = ("float", "double", "int32_t", "int64_t", "uint8_t", *COMPLEX_TYPES, "int16_t")
-        return ", ".join(f"tile_{op.ident}<{t}{arguments}>" if t in types else "nullptr" for t in all_types)
+        of_types = [f"tile_{op.ident}<{t}{arguments}>" if t in types else "nullptr" for t in all_types]
+        return ", ".join([*of_types, f"tile_{op.ident}<uint8_t{arguments}, true>" if truths else "nullptr"])
 
     halves = ""
     if expression := op.get("half_bits"):

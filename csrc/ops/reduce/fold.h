@@ -44,6 +44,8 @@ FL_SIMD_KERNEL(void, fold_runs, Fold op, DType type, const void* x, int64_t stri
                const void* center, double p, void* acc)
 // The same for sums of Float32, Float16 and BFloat16, of which fold_run and fold_runs make use.
 FL_SIMD_KERNEL(void, fold_sums, DType type, const void* x, int64_t stride, int64_t m, int64_t n, double* acc)
+// acc[0] and acc[1] plus the sums of the first and of the second ones of n pairs of Float32 or Float64, which begin `step` elements apart
+FL_SIMD_KERNEL(void, fold_pairs, DType type, const void* x, int64_t step, int64_t n, double* acc)
 // acc[j] = neutral element, and acc[j] combined with other[j].
 FL_SIMD_KERNEL(void, fold_init, Fold op, DType type, void* acc, int64_t n)
 FL_SIMD_KERNEL(void, fold_merge, Fold op, DType type, const void* other, void* acc, int64_t n)

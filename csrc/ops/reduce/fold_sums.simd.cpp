@@ -180,6 +180,27 @@ void one_row(const S* x, int64_t n, double* acc) {
   *acc = total;
 }
 
+// n elements, of which every second one goes to acc[1].
+void pairs(const float* x, int64_t n, double* acc) {
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t end = std::min(n, i + kBlock), whole = (end - i) / kFew * kFew;
+    for (int64_t k = i + whole; k < end; ++k) acc[k & 1] += x[k];
+    if (whole == 0) continue;
+    const Four v = lanes(x + i, whole);
+    acc[0] += v[0] + v[2];
+    acc[1] += v[1] + v[3];
+  }
+}
+void pairs(const double* x, int64_t n, double* acc) {
+  FourWide a = {}, b = {}, c = {}, d = {};
+  int64_t k = 0;
+  for (; k + 16 <= n; k += 16) a += read<FourWide>(x + k), b += read<FourWide>(x + k + 4), c += read<FourWide>(x + k + 8), d += read<FourWide>(x + k + 12);
+  const FourWide v = (a + b) + (c + d);
+  acc[0] += v[0] + v[2];
+  acc[1] += v[1] + v[3];
+  for (; k < n; ++k) acc[k & 1] += x[k];
+}
+
 template <class S>
 void rows(const S* x, int64_t stride, int64_t m, int64_t n, double* acc) {
   int64_t j = 0;
@@ -193,6 +214,21 @@ void fold_sums(DType type, const void* x, int64_t stride, int64_t m, int64_t n, 
   if (type == DType::Float32) rows(static_cast<const float*>(x), stride, m, n, acc);
   else if (type == DType::BFloat16) rows(static_cast<const BFloat16*>(x), stride, m, n, acc);
   else rows(static_cast<const Float16*>(x), stride, m, n, acc);
+}
+
+void fold_pairs(DType type, const void* x, int64_t step, int64_t n, double* acc) {
+  const auto fold = [&](const auto* p) {
+    if (step == 2) return pairs(p, 2 * n, acc);
+    double re[4] = {}, im[4] = {};
+    int64_t k = 0;
+    for (; k + 4 <= n; k += 4)
+      for (int64_t l = 0; l < 4; ++l) re[l] += p[(k + l) * step], im[l] += p[(k + l) * step + 1];
+    for (; k < n; ++k) re[0] += p[k * step], im[0] += p[k * step + 1];
+    acc[0] += (re[0] + re[1]) + (re[2] + re[3]);
+    acc[1] += (im[0] + im[1]) + (im[2] + im[3]);
+  };
+  if (type == DType::Float32) fold(static_cast<const float*>(x));
+  else fold(static_cast<const double*>(x));
 }
 
 }  // namespace fl::kernels::FL_ISA

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "dispatch/axes.h"
 #include "dispatch/each.h"
+#include "dispatch/walks.h"
 
 // How memory is walked
 // --------------------
@@ -78,9 +79,7 @@ const void* load(const Nest& nest, int64_t offset, int64_t stride, int64_t m, vo
     void* to = same ? tile : raw;
     by_size(static_cast<size_t>(nest.x_item), [&](auto unit) {
       using U = decltype(unit);
-      U* d = static_cast<U*>(to);
-      const U* s = reinterpret_cast<const U*>(src);
-      for (int64_t i = 0; i < m; ++i) d[i] = s[i * stride];
+      gather_row(static_cast<U*>(to), reinterpret_cast<const U*>(src), m, stride);
     });
     if (same) return tile;
     src = static_cast<const char*>(to);
@@ -271,7 +270,7 @@ bool fold_wide(const Nest& nest, int64_t offset, int64_t begin, int64_t end, con
   const int64_t n = nest.last.size;
   const std::optional<DType> direct = nest.direct();
   if (n > 64 || !direct || nest.folded.size() != 1 || nest.folded[0].x != n) return false;
-  const int64_t times = 256 / n, rows = end - begin, whole = rows / times;
+  const int64_t rows = end - begin, times = std::min(256 / n, rows / 8), whole = times < 2 ? 0 : rows / times;
   if (whole == 0) return false;
   int64_t wide[256], wide_center[256];
   fold_init(how.fold, nest.compute, wide, times * n);
@@ -284,7 +283,32 @@ bool fold_wide(const Nest& nest, int64_t offset, int64_t begin, int64_t end, con
   fold_rows(how.fold, *direct, x, times * n, whole, times * n, center, how.p, wide);
   if (const int64_t rest = rows - whole * times)
     fold_rows(how.fold, *direct, x + whole * times * n * nest.x_item, 0, 1, rest * n, center, how.p, wide);
-  for (int64_t t = 0; t < times; ++t) fold_merge(how.fold, nest.compute, wide + t * n, acc, n);
+  for (int64_t left = times; left > 1; left -= left / 2) fold_merge(how.fold, nest.compute, wide + (left - left / 2) * n, wide, left / 2 * n);
+  fold_merge(how.fold, nest.compute, wide, acc, n);
+  return true;
+}
+
+// Sums of rows of pairs, as complex numbers are.
+bool sum_pairs(const Nest& nest) {
+  if (nest.last.size != 2 || nest.last.out != 1 || nest.how->fold != Fold::Sum || nest.direct() != nest.compute || nest.compute == DType::Int64) return false;
+  const Axis inner = nest.folded.back();
+  if (inner.size < 4) return false;
+  const bool flat = nest.kept.size() == 1 && nest.kept[0].out == 2;
+  parallel_work(nest.n_kept, 2 * nest.n_folded, kGrain, [&](int64_t begin, int64_t end) {
+    constexpr int64_t kGroup = 64;
+    double acc[2 * kGroup];
+    for (int64_t k = begin; k < end; k += flat ? kGroup : 1) {
+      const int64_t m = flat ? std::min(kGroup, end - k) : 1;
+      const At first = locate(nest.kept, k);
+      fold_init(Fold::Sum, nest.compute, acc, 2 * m);
+      for (int64_t g = 0; g < m; ++g)
+        for (int64_t r = 0; r < nest.n_folded; r += inner.size) {
+          const int64_t at = first.x + (flat ? g * nest.kept[0].x : 0) + locate(nest.folded, r).x;
+          fold_pairs(nest.compute, nest.x + at * nest.x_item, inner.x, inner.size, acc + 2 * g);
+        }
+      store(nest, acc, 2 * m, first.out, 1);
+    }
+  });
   return true;
 }
 
@@ -295,6 +319,7 @@ void down_columns(const Nest& nest) {
   const int64_t rows_per_piece = std::max<int64_t>(256, kPiece / width);
   const int64_t pieces = units < 64 ? (rows + rows_per_piece - 1) / rows_per_piece : 1;
   const int64_t rows_each = pieces > 1 ? rows_per_piece : rows;
+  if (pieces == 1 && sum_pairs(nest)) return;
   std::vector<int64_t> partial(pieces > 1 ? static_cast<size_t>(units * pieces * kCols) : 0);
   const int64_t cost = std::min(rows, rows_each) * width;
   parallel_work(units * pieces, cost, kGrain, [&](int64_t begin, int64_t end) {

@@ -37,15 +37,17 @@ void scan(Scan kind, const Tensor& x, int64_t dim, const Tensor& y, const Tensor
   auto* out = static_cast<char*>(y.data());
   int64_t* places = indices ? indices->data<int64_t>() : nullptr;
   auto index_at = [&](int64_t first) { return places ? places + first : nullptr; };
-  if (l.inner > 1) {
+  const bool pairs = kind == Scan::Sum && l.inner == 2 && (y.dtype() == DType::Float32 || y.dtype() == DType::Float64);
+  if (l.inner > 1 && !pairs) {
     return over_columns(l, [&](int64_t first, int64_t stride, int64_t m) {
       scan_columns(kind, y.dtype(), in + first * item, out + first * item, index_at(first), l.n, stride, m, backward);
     });
   }
-  parallel_work((l.outer + kScanRows - 1) / kScanRows, kScanRows * l.n, 16384, [&](int64_t g0, int64_t g1) {
+  parallel_work((l.outer + kScanRows - 1) / kScanRows, kScanRows * l.n * l.inner, 16384, [&](int64_t g0, int64_t g1) {
     for (int64_t r = g0 * kScanRows; r < std::min(l.outer, g1 * kScanRows); r += kScanRows) {
-      const int64_t first = r * l.n;
-      scan_rows(kind, y.dtype(), in + first * item, out + first * item, index_at(first), l.n, std::min(kScanRows, l.outer - r), backward);
+      const int64_t first = r * l.n * l.inner, rows = std::min(kScanRows, l.outer - r);
+      if (pairs) sum_rows_of_pairs(y.dtype(), in + first * item, out + first * item, l.n, rows, backward);
+      else scan_rows(kind, y.dtype(), in + first * item, out + first * item, index_at(first), l.n, rows, backward);
     }
   });
 }

@@ -22,3 +22,6 @@ FL_SIMD_KERNEL(void, scan_columns, Scan scan, DType dtype, const void* in, void*
 
 // Scans `rows` rows of n elements each along n. rows <= kScanRows.
 FL_SIMD_KERNEL(void, scan_rows, Scan scan, DType dtype, const void* in, void* out, int64_t* index, int64_t n, int64_t rows, bool backward)
+
+// Running sums of rows of n pairs of Float32 or Float64. rows <= kScanRows.
+FL_SIMD_KERNEL(void, sum_rows_of_pairs, DType dtype, const void* in, void* out, int64_t n, int64_t rows, bool backward)

@@ -157,6 +157,22 @@ void running_row(Scan scan, DType dtype, const S* in, S* out, int64_t n, bool ba
     }
   }
 }
+// Rows of n pairs side by side, since each sum waits for the one before it.
+constexpr int kTogether = 4;
+template <int R, class T>
+void running_pairs(const T* in, T* out, int64_t n, bool backward) {
+  double carry[R][2] = {};
+  const int64_t step = backward ? -2 : 2;
+  for (int64_t i = 0, at = backward ? 2 * (n - 1) : 0; i < n; ++i, at += step)
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      const T* const from = in + r * 2 * n + at;
+      T* const to = out + r * 2 * n + at;
+      const double first = carry[r][0] + static_cast<double>(from[0]), second = carry[r][1] + static_cast<double>(from[1]);
+      carry[r][0] = first, carry[r][1] = second;
+      to[0] = static_cast<T>(first), to[1] = static_cast<T>(second);
+    }
+}
 template <class S, class Chain, class T = typename Chain::Element>
 void along_row(Chain& chain, DType dtype, const S* in, S* out, int64_t* index, int64_t n) {
   T piece[kSteps];
@@ -223,6 +239,19 @@ void scan_rows(Scan scan, DType dtype, const void* in, void* out, int64_t* index
     }
     with_chain<T>(scan, [&](auto& chain) { along_rows(chain, dtype, static_cast<const S*>(in), static_cast<S*>(out), index, n, rows, backward); });
   });
+}
+
+void sum_rows_of_pairs(DType dtype, const void* in, void* out, int64_t n, int64_t rows, bool backward) {
+  const auto sums = [&]<class T>(T) {
+    for (int64_t r = 0; r < rows; r += kTogether) {
+      const T* const from = static_cast<const T*>(in) + r * 2 * n;
+      T* const to = static_cast<T*>(out) + r * 2 * n;
+      if (rows - r >= kTogether) running_pairs<kTogether>(from, to, n, backward);
+      else
+        for (int64_t k = 0; k < rows - r; ++k) running_pairs<1>(from + k * 2 * n, to + k * 2 * n, n, backward);
+    }
+  };
+  return dtype == DType::Float32 ? sums(float{}) : sums(double{});
 }
 
 }  // namespace fl::kernels::FL_ISA
