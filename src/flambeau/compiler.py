@@ -8,13 +8,14 @@ that it takes. docs/lazy.md says more.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import sys
 import threading
 import types
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -135,21 +136,37 @@ class _Unfit(Exception):
     """Why a call can not be replayed."""
 
 
-def _tensors(value: Any, found: list[Tensor]) -> list[Tensor]:
-    """The tensors of a result, in order."""
+def _tensors(value: Any, found: list[Tensor], holders: set[int]) -> list[Tensor]:
+    """The tensors of a result, in order; `holders` are what was given, of which no list or dict may be in it."""
     if isinstance(value, Tensor):
         if _C.has_override(value):
             raise _Unfit(f"a result is a {type(value).__name__}, which takes calls over (__torch_function__)")
+        if value.__dict__ and id(value) not in holders:
+            raise _Unfit(f"a tensor of its result has attributes ({', '.join(value.__dict__)})")
         found.append(value)
-    elif isinstance(value, (tuple, list)):
-        for v in value:
-            _tensors(v, found)
-    elif isinstance(value, dict):
-        for v in value.values():
-            _tensors(v, found)
+    elif isinstance(value, (tuple, list, dict)):
+        if not isinstance(value, tuple) and id(value) in holders:
+            raise _Unfit(f"one {type(value).__name__} is twice in its result, holds itself, or is an argument")
+        holders.add(id(value))
+        if not _rebuilds(value):
+            raise _Unfit(f"a result of type {type(value).__name__} is more than its items")
+        for v in value.values() if isinstance(value, dict) else value:
+            _tensors(v, found, holders)
     elif not (value is None or isinstance(value, (bool, int, float, complex, str, bytes, _C.dtype, _C.device))):
         raise _Unfit(f"a result of type {type(value).__name__} is neither a tensor nor a plain value")
     return found
+
+
+def _rebuilds(value: Any) -> bool:
+    """Whether a tuple, list or dict is made again from its items by `_filled`."""
+    kind = type(value)
+    if kind in (tuple, list, dict, OrderedDict, defaultdict):
+        return True
+    if isinstance(value, dict):  # a dict that is a dataclass of its items
+        return dataclasses.is_dataclass(kind) and {f.name for f in dataclasses.fields(kind)} >= value.keys()
+    if getattr(value, "__dict__", None):
+        return False
+    return hasattr(kind, "_fields") or not any(isinstance(f, types.FunctionType) for f in (kind.__new__, kind.__init__))
 
 
 _modules: weakref.WeakKeyDictionary[nn.Module, tuple[int, int, tuple[bool, ...]]] = weakref.WeakKeyDictionary()
@@ -172,16 +189,58 @@ def _described(value: Any) -> Any:
     return (known[0], known[2])
 
 
+def _key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Tensor]]:
+    """What tells a call from others (None: it has to be recorded), and the tensors among its arguments."""
+    key, tensors = _C.graph.call_key(args, kwargs, _described)
+    device = _C.new_device()
+    return (key if device is None or key is None else (key, str(device))), tensors
+
+
+def _attributes(tensors: list[Tensor]) -> list[dict[str, int]]:
+    return [{k: id(v) for k, v in t.__dict__.items()} for t in tensors]
+
+
 def _filled(value: Any, tensors: Iterator[Any]) -> Any:
     """`value` with other things in the places of its tensors, in order."""
     if isinstance(value, (Tensor, _Place)):
         return next(tensors)
     if isinstance(value, dict):
-        return {k: _filled(v, tensors) for k, v in value.items()}
+        filled = {k: _filled(v, tensors) for k, v in value.items()}
+        if type(value) is dict:
+            return filled
+        if isinstance(value, defaultdict):
+            return defaultdict(value.default_factory, filled)
+        return OrderedDict(filled) if type(value) is OrderedDict else type(value)(**filled)
     if isinstance(value, (tuple, list)):
         items = [_filled(v, tensors) for v in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
+
+
+def _references(values: list[Any]) -> dict[int, int]:
+    """How many references there are to each tensor, list and dict among `values`, beside those from `values` themselves."""
+    found: dict[int, list[Any]] = {}
+    left: list[Any] = [values]
+    while left:
+        holder = left.pop()
+        items = [*holder.values(), *getattr(holder, "__dict__", {}).values()] if isinstance(holder, dict) else holder
+        for v in items:
+            if isinstance(v, (Tensor, tuple, list, dict)):
+                entry = found.setdefault(id(v), [v, 0])
+                entry[1] += 1
+                if entry[1] == 1 and not isinstance(v, Tensor):
+                    left.append(v)
+        holder = items = v = None
+    for entry in found.values():  # a tuple of plain values may be a constant
+        if not isinstance(entry[0], tuple) or any(isinstance(v, (Tensor, tuple, list, dict)) for v in entry[0]):
+            left.append((id(entry[0]), sys.getrefcount(entry[0]) - entry[1]))
+    return dict(left)
+
+
+@functools.cache
+def _unshared() -> int:
+    """What `_references` says of a tensor that nobody else holds."""
+    return next(iter(_references([Tensor()]).values()))
 
 
 class _Place:
@@ -194,15 +253,21 @@ class _Place:
 # ---- replay
 
 
+_View = tuple[int, int, tuple[Any, Any, int]]  # which one made, of what (as `given` says), and how it lies
+
+
 class _Entry:
     """What is known about calls of one key and one geometry."""
 
-    __slots__ = ("again", "calls", "confirmed", "form", "given", "program", "version")
+    __slots__ = ("again", "calls", "confirmed", "form", "given", "program", "version", "views")
 
-    def __init__(self, program: _C.graph.Program, form: Any, given: list[int], again: list[_replay.Again], version: int) -> None:
+    def __init__(
+        self, program: _C.graph.Program, form: Any, given: list[int], views: list[_View], again: list[_replay.Again], version: int
+    ) -> None:
         self.program = program
         self.form = form           # of the result
         self.given = given         # per tensor of the result: which argument it is, or -1 - k for the k-th that a run makes
+        self.views = views         # those of them that are views of arguments or of other results
         self.again = again         # what Python does beside at each call
         self.version = version     # of objects that ops were given by: another one means to look again
         self.confirmed = False
@@ -210,6 +275,11 @@ class _Entry:
 
     def result(self, tensors: list[Tensor], made: list[Tensor]) -> Any:
         """What the function returns, of its arguments and what a run made."""
+        if self.views:
+            made = [*made]
+        for k, base, geometry in self.views:  # so that what is written into them by differentiable ops is known to the base
+            of = tensors[base] if base >= 0 else made[-1 - base]
+            made[k] = (of if of.dtype is made[k].dtype else _C.ops.view_as_real(of)).as_strided(*geometry)
         if type(self.form) is _Place:
             g = self.given[0]
             return tensors[g] if g >= 0 else made[-1 - g]
@@ -294,6 +364,9 @@ class _Weighed:
         self.plain, self.size = plain, _size(args, kwargs)
 
 
+_KEEPS = "it keeps an argument (in a list, an attribute)"
+
+
 class _Compiled:
     """A function that is recorded, and in mode "replay" run again without Python.
 
@@ -340,11 +413,11 @@ class _Compiled:
         if not self.replay or self.refused or _C.graph.recording():
             return self._recorded(args, kwargs)
         try:
-            key, tensors = _C.graph.call_key(args, kwargs, _described)
+            key, tensors = _key(args, kwargs)
         except (_Unfit, TypeError, RecursionError) as fault:
             self._refuse(str(fault))
             return self(*args, **kwargs)
-        if key is None:  # a TorchFunctionMode has to see every op
+        if key is None or _C.saved_hooks() is not None:  # a TorchFunctionMode, or hooks of what is saved, have to see every op
             return self._recorded(args, kwargs)
         version = _C.graph.objects_version()
         for entry in self.entries.get(key, ()):
@@ -396,39 +469,50 @@ class _Compiled:
         """A call that Python runs, and whose recording is kept or compared."""
         why, final, entry = "", False, None
         entries = self.entries.setdefault(key, [])
-        self.entries.move_to_end(key)
+        with contextlib.suppress(KeyError):  # here and below: another thread may have taken it out meanwhile
+            self.entries.move_to_end(key)
         version = _C.graph.objects_version()
         fitting = [e for e in entries if e.program.takes(tensors)]  # now: the call may change what they look at
         foreign = [e.program.foreign(tensors) for e in fitting]
+        unshared, held, attributes = _unshared(), _references([args, kwargs]), _attributes(tensors)
         for e in entries:
             e.program.rest()  # the call needs the memory
         with lazy(activation_memory_budget=self.budget), _replay.checks_later(), _replay.noting() as again:
             _C.graph.watch()
-            result = self.function(*args, **kwargs)
+            values = [args, kwargs, self.function(*args, **kwargs)]
             try:
-                entry = self._capture(tensors, result, again, version)
+                entry = self._capture(tensors, values[2], again, version, set(held))
+                self._check_keepers(values, held, unshared)
+                self._check_arguments(key, tensors, args, kwargs)
+                if _attributes(tensors) != attributes:
+                    raise ValueError("it sets attributes of a tensor among its arguments")
             except (_Unfit, ValueError) as fault:
                 at = _C.graph.interruption()
                 why = f"{fault}" + (f" ({at[1]})" if at and at[1] else "")
                 final = at is not None or isinstance(fault, _Unfit)
-        if entry is None:
-            self._fail(why, final)
+        result = values[2]
+        if why or entry is None:
+            if why != _KEEPS or threading.active_count() == 1:  # another thread may hold the argument for a while
+                self._fail(why, final)
             return result
         for old, before in zip(fitting, foreign, strict=True):
             if old.program.foreign(tensors) != before:
                 self._fail("memory that NumPy or another library shares changed while it ran", final=True)
                 return result
             other = old.program.difference(entry.program)
-            if other is None and old.given == entry.given and repr(old.form) == repr(entry.form):
+            if other is None and old.given == entry.given and old.views == entry.views and repr(old.form) == repr(entry.form):
                 if not old.confirmed:
                     _place(entry.program)
-                    entry.confirmed, entries[entries.index(old)] = True, entry
+                    entry.confirmed = True
+                    with contextlib.suppress(ValueError):
+                        entries[entries.index(old)] = entry
                     _counts["captured"] += 1
                     self.failures = 0
                 else:
                     old.version = version
                 return result
-            entries.remove(old)
+            with contextlib.suppress(ValueError):
+                entries.remove(old)
             if old.version == version:
                 where = f"op {other[0]} ({other[1]}) at {other[2] or 'an unknown line'}" if other else "its result"
                 self._fail(f"two calls with equal arguments differ in {where}", final=old.confirmed)
@@ -440,8 +524,9 @@ class _Compiled:
         self.gone += len(gone)
         if self.gone > self.APART:
             self._fail("it looks at gradients that are other ones in each call", final=True)
-        while sum(map(len, self.entries.values())) > self.MOST:
-            self.entries.popitem(last=False)
+        while sum(map(len, [*self.entries.values()])) > self.MOST:
+            with contextlib.suppress(KeyError):
+                self.entries.popitem(last=False)
         return result
 
     def _fail(self, why: str, final: bool) -> None:
@@ -450,15 +535,37 @@ class _Compiled:
         if final or self.failures >= self.TRIES:
             self._refuse(why)
 
-    def _capture(self, tensors: list[Tensor], result: Any, again: list[_replay.Again], version: int) -> _Entry:
-        outs = _tensors(result, [])
+    def _capture(self, tensors: list[Tensor], result: Any, again: list[_replay.Again], version: int, holders: set[int]) -> _Entry:
+        outs = _tensors(result, [], holders)
         places: dict[int, int] = {id(t): i for i, t in reversed([*enumerate(tensors)])}
         made: list[Tensor] = []
         for y in outs:  # one that is returned twice is one object at each call
             if places.setdefault(id(y), -1 - len(made)) == -1 - len(made):
                 made.append(y)
         program = _C.graph.capture(tensors, made, self.fold, self.budget)
-        return _Entry(program, _filled(result, repeat(_Place())), [places[id(y)] for y in outs], again, version)
+        views: list[_View] = []
+        outer = [t._base for t in tensors]  # kept, so that no other object gets their ids
+        under = {id(b): i for i, b in reversed([*enumerate(outer)]) if b is not None}
+        for k, y in enumerate(made):
+            base = y._base
+            given = places.get(id(base), under.get(id(base), -1 - k))
+            if given != -1 - k:
+                of = tensors[given] if given >= 0 else made[-1 - given]
+                if y.dtype is of.dtype or (of.dtype.is_complex and y.dtype is of.dtype.to_real()):
+                    views.append((k, given, (y.shape, y.stride(), y.storage_offset())))
+        return _Entry(program, _filled(result, repeat(_Place())), [places[id(y)] for y in outs], views, again, version)
+
+    def _check_keepers(self, values: list[Any], before: dict[int, int], unshared: int) -> None:
+        """Refuses a call that keeps what it returns, or an argument, since a replay gives nothing to whom it keeps it for."""
+        for key, n in _references(values).items():
+            if n > before.get(key, unshared):
+                raise ValueError(_KEEPS if key in before else "what it returns lives on elsewhere, too (in a list, an attribute)")
+
+    def _check_arguments(self, key: Any, tensors: list[Tensor], args: Any, kwargs: Any) -> None:
+        """Refuses a call that leaves its lists and dicts, or the modes of its modules, as other ones than it got."""
+        then, now = _key(args, kwargs)
+        if then != key or any(a is not b for a, b in zip(tensors, now, strict=True)):
+            raise ValueError("it changes what a list or dict among its arguments holds, or the mode of a module among them")
 
 
 @overload
@@ -516,8 +623,9 @@ def compile(
         mode: "replay" keeps what two equal calls recorded and runs it without Python from then on, as long as arguments have the
             same shapes, types and plain values; each time the number of calls is a power of two it is recorded and compared again. What
             Python would do beside (counters, prints, branches on other things than arguments) does not happen in a replayed call.
-            A function that can not be replayed (it reads a value, what it makes lives on elsewhere, its result has a history that
-            no backward has gone through, recordings keep differing) is recorded at every call, after a warning that says why.
+            A function that can not be replayed (it reads a value, what it makes or got lives on elsewhere, it changes a list or dict that
+            it got, its result has a history that no backward has gone through, recordings keep differing) is recorded
+            at every call, after a warning that says why.
             "predict" is "replay" for networks whose training is over: batch norms that use their running statistics become part of the
             convolutions before them, so that results differ from eager mode's by rounding (float32: about 1e-6 of the largest), and those
             of calls that are recorded again have its bits. "lazy" is recorded at every call, which is always right. Any other mode
