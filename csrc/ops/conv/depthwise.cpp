@@ -16,6 +16,7 @@
 
 #include "base/parallel.h"
 #include "ops/conv/direct.h"
+#include "ops/conv/planes.h"
 #include "ops/conv/shifted.h"
 
 namespace fl::conv {
@@ -150,6 +151,37 @@ void depthwise_backward_weight(const onednn::ConvShape& s, const Tensor& dy, con
       dw.data<float>()[c * taps + k] = static_cast<float>(sum);
     }
   });
+}
+
+bool is_depthwise_plane(const onednn::ConvShape& s, DType type) {
+  return type == DType::Float32 && s.x.size() == 4 && s.groups >= kernels::kPlaneChannels && s.w[1] == 1 && s.w[0] == s.groups;
+}
+
+// Blocks of channels of groups of images have sums of their own, which are added in order: also on one thread.
+void depthwise_plane_weight(const onednn::ConvShape& s, const float* dy, const float* x, const Tensor& dw) {
+  constexpr int64_t kBlock = kernels::kPlaneChannels, kMostGroups = 16;
+  const int64_t channels = s.groups, images = s.x[0], taps = s.w[2] * s.w[3];
+  const int64_t blocks = ceil_div(channels, kBlock), groups = std::min(images, kMostGroups);
+  const kernels::PlaneWindow window{{s.x[2], s.x[3]}, {s.y[2], s.y[3]}, {s.w[2], s.w[3]}, {s.stride[0], s.stride[1]}, {s.padding[0], s.padding[1]}, {s.dilation[0], s.dilation[1]}, channels};
+  const int64_t x_image = s.x[2] * s.x[3] * channels, y_image = s.y[2] * s.y[3] * channels;
+  const auto first = [&](int64_t block) { return std::min(block * kBlock, channels - kBlock); };  // the last one covers some channels twice
+  std::vector<float> sums(static_cast<size_t>(groups * blocks * taps * kBlock));
+  const auto sums_of = [&](int64_t unit) { return sums.data() + unit * taps * kBlock; };
+  parallel_work(groups * blocks, images / groups * s.y[2] * s.y[3] * taps * kBlock, 65536, [&](int64_t begin, int64_t end) {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t g = unit / blocks, c = first(unit % blocks);
+      for (int64_t n = g * images / groups; n < (g + 1) * images / groups; ++n)
+        kernels::plane_dots_f32(window, x + n * x_image + c, dy + n * y_image + c, sums_of(unit));
+    }
+  });
+  float* to = dw.data<float>();
+  for (int64_t block = 0; block < blocks; ++block)
+    for (int64_t c = 0; c < kBlock; ++c)
+      for (int64_t k = 0; k < taps; ++k) {
+        double sum = 0;
+        for (int64_t g = 0; g < groups; ++g) sum += static_cast<double>(sums_of(g * blocks + block)[k * kBlock + c]);
+        to[(first(block) + c) * taps + k] = static_cast<float>(sum);
+      }
 }
 
 }  // namespace fl::conv

@@ -39,6 +39,10 @@ FL_SIMD_KERNEL(void, fold_run, Fold op, DType type, const void* x, int64_t n, co
 // acc[j] combined with the fold of x[i * stride + j] over i < rows, for j < n; column j has center[j].
 FL_SIMD_KERNEL(void, fold_rows, Fold op, DType type, const void* x, int64_t stride, int64_t rows, int64_t n,
                const void* center, double p, void* acc)
+// out[u * n + j] = the fold of x[u * plane + i * stride + j] over i < rows, for u < planes and j < n, divided by `divisor` where that is not 0. For few rows:
+// all is in the elements' own type. Of folds without center and power, and not of 16-bit floats.
+FL_SIMD_KERNEL(void, fold_planes, Fold op, DType type, const void* x, int64_t plane, int64_t planes, int64_t stride, int64_t rows, int64_t n,
+               double divisor, void* out)
 // acc[j] combined with the fold of the row x[j * stride + 0 .. n), for j < m; row j has center[j].
 FL_SIMD_KERNEL(void, fold_runs, Fold op, DType type, const void* x, int64_t stride, int64_t m, int64_t n,
                const void* center, double p, void* acc)

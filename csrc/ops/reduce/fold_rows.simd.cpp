@@ -57,7 +57,59 @@ void rows(const S* x, int64_t stride, int64_t n_rows, int64_t n, const T* center
   }
 }
 
+template <Fold F, class T>
+void plane(const T* x, int64_t stride, int64_t n_rows, int64_t n, T divisor, T* out) {
+  const T zero = 0;
+  for (int64_t j = 0; j < n; j += kCols) {
+    const int64_t m = std::min(kCols, n - j);
+    const T* a = x + j;
+    T part[kCols];
+    int64_t r = 1;
+    if (n_rows > 1) {
+      const T* b = a + stride;
+#pragma omp simd
+      for (int64_t l = 0; l < m; ++l) part[l] = combine<F, T>(neutral<F, T>(), combine<F, T>(image<F>(a[l], zero, zero), image<F>(b[l], zero, zero)));
+      r = 2;
+    } else {
+#pragma omp simd
+      for (int64_t l = 0; l < m; ++l) part[l] = combine<F, T>(neutral<F, T>(), image<F>(a[l], zero, zero));
+    }
+    for (; r + 2 <= n_rows; r += 2) {
+      const T *p = a + r * stride, *q = p + stride;
+#pragma omp simd
+      for (int64_t l = 0; l < m; ++l) part[l] = combine<F, T>(part[l], combine<F, T>(image<F>(p[l], zero, zero), image<F>(q[l], zero, zero)));
+    }
+    if (r < n_rows) {
+      const T* p = a + r * stride;
+#pragma omp simd
+      for (int64_t l = 0; l < m; ++l) part[l] = combine<F, T>(part[l], image<F>(p[l], zero, zero));
+    }
+    T* const to = out + j;
+    if constexpr (std::is_floating_point_v<T>) {
+      if (divisor != 0) {
+#pragma omp simd
+        for (int64_t l = 0; l < m; ++l) to[l] = part[l] / divisor;
+        continue;
+      }
+    }
+#pragma omp simd
+    for (int64_t l = 0; l < m; ++l) to[l] = part[l];
+  }
+}
+
 }  // namespace
+
+void fold_planes(Fold op, DType type, const void* x, int64_t plane_step, int64_t planes, int64_t stride, int64_t n_rows, int64_t n, double divisor, void* out) {
+  choose(op, [&](auto f) {
+    constexpr Fold F = decltype(f)::value;
+    choose_type<F>(type, [&](auto t) {
+      using T = decltype(t);
+      const T* from = static_cast<const T*>(x);
+      T* to = static_cast<T*>(out);
+      for (int64_t u = 0; u < planes; ++u) plane<F, T>(from + u * plane_step, stride, n_rows, n, static_cast<T>(divisor), to + u * n);
+    });
+  });
+}
 
 void fold_rows(Fold op, DType type, const void* x, int64_t stride, int64_t n_rows, int64_t n, const void* center,
                double p, void* acc) {

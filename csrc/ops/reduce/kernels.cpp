@@ -1,6 +1,7 @@
 // The reductions of ops/reduce.yaml over the fold engine. Shapes, dtypes and axes are checked already.
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "dispatch/unsigned.h"
@@ -9,6 +10,8 @@
 #include "dispatch/geometry.h"
 #include "ops/reduce/factors.h"
 #include "ops/reduce/reduce.h"
+#include "ops/scan/products.h"
+#include "storage/transpose.h"
 
 namespace fl::kernels {
 namespace {
@@ -128,20 +131,79 @@ Tensor expand_reduced(const Tensor& g, IntList shape, Dimensions dims, bool keep
   return alias(g, Dims(shape), std::move(strides), g.offset());
 }
 
-// d prod / dx times dy: the product of the others, also where some factor is 0.
-// Rows of factors in blocks that do not depend on the threads.
-void prod_gradient(const Tensor& dy, const Tensor& x, Dimensions dim, bool, const Tensor& dx) {
+namespace {
+
+// Rows of few factors, turned, so that many are computed at once.
+void short_rows_gradient(const double* dy, DType type, const char* x, char* dx, int64_t rows, int64_t n) {
+  constexpr int64_t kTogether = 64;
+  const auto item = static_cast<int64_t>(item_size(type));
+  parallel_work((rows + kTogether - 1) / kTogether, kTogether * n, 16384, [&](int64_t begin, int64_t end) {
+    const std::unique_ptr<char[]> turned(new char[static_cast<size_t>(kTogether * n * item)]);
+    for (int64_t r = begin * kTogether; r < std::min(rows, end * kTogether); r += kTogether) {
+      const int64_t m = std::min(kTogether, rows - r), at = r * n * item;
+      transpose_block(x + at, n, turned.get(), m, m, n, static_cast<size_t>(item));
+      other_products(type, dy + r, turned.get(), turned.get(), n, m, m);
+      transpose_block(turned.get(), m, dx + at, n, n, m, static_cast<size_t>(item));
+    }
+  });
+}
+
+// Rows of many factors, in blocks that do not depend on the threads.
+void long_rows_gradient(const double* dy, DType type, const char* x, char* dx, int64_t rows, int64_t n) {
   constexpr int64_t kBlock = 4096;
-  Dims order;  // the reduced axes last
-  const std::vector<bool> reduced = axes_named(x, dim);
-  int64_t n = 1;
-  for (const bool last : {false, true})
-    for (int d = 0; d < x.ndim(); ++d)
-      if (reduced[static_cast<size_t>(d)] == last) {
-        order.push_back(d);
-        if (last) n *= x.size(d);
+  const int64_t blocks = (n + kBlock - 1) / kBlock;
+  const auto item = static_cast<int64_t>(item_size(type));
+  std::vector<Factors> parts(static_cast<size_t>(rows * blocks)), whole(static_cast<size_t>(rows));
+  const auto over_blocks = [&](auto&& f) {
+    parallel_work(rows * blocks, std::min(n, kBlock), 16384, [&](int64_t begin, int64_t end) {
+      double block[kBlock];
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t row = i / blocks, first = i % blocks * kBlock, m = std::min(kBlock, n - first), at = (row * n + first) * item;
+        convert_elements(block, DType::Float64, x + at, type, m);
+        f(i, row, block, m, at);
       }
+    });
+  };
+  over_blocks([&](int64_t i, int64_t, double* block, int64_t m, int64_t) { parts[static_cast<size_t>(i)] = factors_of(block, m); });
+  for (int64_t i = 0; i < rows * blocks; ++i) whole[static_cast<size_t>(i / blocks)].take(parts[static_cast<size_t>(i)]);
+  over_blocks([&](int64_t, int64_t row, double* block, int64_t m, int64_t at) {
+    other_factors(block, m, whole[static_cast<size_t>(row)], dy[row]);
+    convert_elements(dx + at, type, block, DType::Float64, m);
+  });
+}
+
+}  // namespace
+
+// d prod / dx times dy: the product of the others, also where some factor is 0.
+void prod_gradient(const Tensor& dy, const Tensor& x, Dimensions dim, bool, const Tensor& dx) {
   if (x.numel() == 0) return;
+  const std::vector<bool> reduced = axes_named(x, dim);
+  const Tensor gradient = empty(dy.sizes(), DType::Float64);
+  copy_elements(gradient, dy);
+  const double* g = gradient.data<double>();
+  int first = 0, last = x.ndim();  // of the reduced axes
+  while (first < last && !reduced[static_cast<size_t>(first)]) ++first;
+  while (first < last && !reduced[static_cast<size_t>(last - 1)]) --last;
+  const bool adjacent = std::all_of(reduced.begin() + first, reduced.begin() + last, [](bool r) { return r; });
+  if (adjacent && last < x.ndim() && x.is_contiguous() && dx.is_contiguous()) {  // as columns, where they lie
+    int64_t outer = 1, n = 1, inner = 1;
+    for (int d = 0; d < x.ndim(); ++d) (d < first ? outer : d < last ? n : inner) *= x.size(d);
+    const int64_t tiles = (inner + kProductColumns - 1) / kProductColumns, item = static_cast<int64_t>(x.item_bytes());
+    return parallel_work(outer * tiles, n * std::min(inner, kProductColumns), 16384, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t o = i / tiles, c = i % tiles * kProductColumns, at = (o * n * inner + c) * item;
+        other_products(x.dtype(), g + o * inner + c, x.data<char>() + at, dx.data<char>() + at, n, inner, std::min(kProductColumns, inner - c));
+      }
+    });
+  }
+  Dims order;  // the reduced axes last
+  int64_t n = 1;
+  for (const bool turn : {false, true})
+    for (int d = 0; d < x.ndim(); ++d)
+      if (reduced[static_cast<size_t>(d)] == turn) {
+        order.push_back(d);
+        if (turn) n *= x.size(d);
+      }
   auto turned = [&](const Tensor& t) {  // the same bytes, the reduced axes last
     Dims sizes(x.ndim()), strides(x.ndim());
     for (int k = 0; k < x.ndim(); ++k) {
@@ -150,35 +212,11 @@ void prod_gradient(const Tensor& dy, const Tensor& x, Dimensions dim, bool, cons
     }
     return alias(t, sizes, strides, t.offset());
   };
-  const int64_t rows = x.numel() / n, blocks = (n + kBlock - 1) / kBlock;
   const Tensor turned_x = turned(x), turned_dx = turned(dx);
-  const bool in_order = turned_x.is_contiguous();
+  const bool in_order = turned_x.is_contiguous() && turned_dx.is_contiguous();
   const Tensor from = in_order ? turned_x : empty(turned_x.sizes(), x.dtype()), to = in_order ? turned_dx : empty(turned_x.sizes(), x.dtype());
   if (!in_order) copy_elements(from, turned_x);
-  const Tensor gradient = empty(dy.sizes(), DType::Float64);
-  copy_elements(gradient, dy);
-  const double* g = gradient.data<double>();
-  const char* values = from.data<char>();
-  char* results = to.data<char>();
-  const auto item = static_cast<int64_t>(x.item_bytes());
-  std::vector<Factors> parts(static_cast<size_t>(rows * blocks));
-  const auto over_blocks = [&](auto&& f) {
-    parallel_work(rows * blocks, std::min(n, kBlock), 16384, [&](int64_t begin, int64_t end) {
-      double block[kBlock];
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t row = i / blocks, first = i % blocks * kBlock, m = std::min(kBlock, n - first), at = (row * n + first) * item;
-        convert_elements(block, DType::Float64, values + at, x.dtype(), m);
-        f(i, row, block, m, at);
-      }
-    });
-  };
-  over_blocks([&](int64_t i, int64_t, double* block, int64_t m, int64_t) { parts[static_cast<size_t>(i)] = factors_of(block, m); });
-  std::vector<Factors> whole(static_cast<size_t>(rows));
-  for (int64_t i = 0; i < rows * blocks; ++i) whole[static_cast<size_t>(i / blocks)].take(parts[static_cast<size_t>(i)]);
-  over_blocks([&](int64_t, int64_t row, double* block, int64_t m, int64_t at) {
-    other_factors(block, m, whole[static_cast<size_t>(row)], g[row]);
-    convert_elements(results + at, x.dtype(), block, DType::Float64, m);
-  });
+  (n < 64 ? short_rows_gradient : long_rows_gradient)(g, x.dtype(), from.data<char>(), to.data<char>(), x.numel() / n, n);
   if (!in_order) copy_elements(turned_dx, to);
 }
 

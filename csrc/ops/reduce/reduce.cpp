@@ -27,6 +27,8 @@ constexpr int64_t kTile = 2048;    // elements gathered or converted at a time
 constexpr int64_t kCols = 512;     // accumulators per tile
 constexpr int64_t kBlock = 128;    // columns gathered or converted at a time
 constexpr int64_t kGrain = 32768;
+constexpr int64_t kShortAxis = 64; // elements that are folded in their own type
+constexpr int64_t kWide = 1024;    // columns of such at a time
 
 struct Axis {
   int64_t size, x, out;  // strides in elements
@@ -312,8 +314,35 @@ bool sum_pairs(const Nest& nest) {
   return true;
 }
 
+// A short axis under columns that are neighbours, in memory and in the output: nothing is widened, and planes of few elements cost no more than their elements.
+bool fold_short_axis(const Nest& nest) {
+  const Reduction& how = *nest.how;
+  const int64_t n = nest.last.size, rows = nest.n_folded;
+  const std::optional<DType> direct = nest.direct();
+  const bool plain = how.fold != Fold::Deviation && how.fold != Fold::Exp && how.fold != Fold::Power && how.fold != Fold::NonZero;
+  if (!plain || n < 8 || rows > kShortAxis || nest.folded.size() != 1 || nest.last.out != 1 || direct != nest.out_type || (is_float(*direct) && nest.x_item == 2)) return false;
+  if (nest.kept.size() > 1 || (nest.kept.size() == 1 && nest.kept[0].out != n)) return false;
+  double divisor = 0;
+  if (how.finish == Finish::Divide && *direct == nest.compute && static_cast<double>(static_cast<float>(how.q)) == how.q) divisor = how.q;
+  else if (how.finish != Finish::None) return false;
+  const int64_t plane = nest.kept.empty() ? 0 : nest.kept[0].x, stride = nest.folded[0].x, tiles = (n + kWide - 1) / kWide;
+  const auto fold = [&](int64_t u, int64_t planes, int64_t column, int64_t columns) {
+    fold_planes(how.fold, *direct, nest.x + (u * plane + column) * nest.x_item, plane, planes, stride, rows, columns, divisor,
+                nest.out + (u * n + column) * nest.out_item);
+  };
+  if (tiles == 1) {
+    parallel_work(nest.n_kept, rows * n, kGrain, [&](int64_t begin, int64_t end) { fold(begin, end - begin, 0, n); });
+    return true;
+  }
+  parallel_work(nest.n_kept * tiles, rows * kWide, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) fold(i / tiles, 1, i % tiles * kWide, std::min(kWide, n - i % tiles * kWide));
+  });
+  return true;
+}
+
 void down_columns(const Nest& nest) {
   const Reduction& how = *nest.how;
+  if (fold_short_axis(nest)) return;
   const int64_t n = nest.last.size, tiles = (n + kCols - 1) / kCols, units = nest.n_kept * tiles;
   const int64_t rows = nest.n_folded, width = std::min(n, kCols);
   const int64_t rows_per_piece = std::max<int64_t>(256, kPiece / width);

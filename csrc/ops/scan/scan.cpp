@@ -4,12 +4,13 @@
 #include "ops/scan/scan.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <memory>
 #include <optional>
-#include <vector>
 
 #include "ops/index/lines.h"
+#include "ops/scan/products.h"
+#include "storage/transpose.h"
 
 namespace fl::kernels {
 namespace {
@@ -71,42 +72,37 @@ void cummin(const Tensor& x, int64_t dim, const Tensor& values, const Tensor& in
 void reverse_cumsum(const Tensor& x, int64_t dim, const Tensor& y) { scan(Scan::Sum, x, dim, y, nullptr, true); }
 
 // Gradient of cumprod, right where x has zeros: dx[k] = sum over i >= k of dy[i] prod of x[0..i] without x[k].
-// With p = prod x[0..k) and s[k] = sum over i >= k of dy[i] prod x(k..i], dx[k] = p s, and s runs backwards:
-// s[k] = dy[k] + x[k + 1] s[k + 1].
 void cumprod_gradient(const Tensor& dy, const Tensor& x, int64_t dim, const Tensor& dx) {
   const Lines l = lines_of(x, dim);
-  std::vector<double> value(static_cast<size_t>(x.numel())), grad(static_cast<size_t>(x.numel()));
-  convert_elements(value.data(), DType::Float64, x.data(), x.dtype(), x.numel());
-  convert_elements(grad.data(), DType::Float64, dy.data(), dy.dtype(), dy.numel());
-  // Several lines at once, since the steps of one wait for each other.
-  constexpr int64_t kTogether = 8;
-  const int64_t lines = l.outer * l.inner, groups = (lines + kTogether - 1) / kTogether;
-  parallel_work(groups, l.n * kTogether, 16384, [&](int64_t begin, int64_t end) {
-    for (int64_t g = begin; g < end; ++g) {
-      const int64_t m = std::min(kTogether, lines - g * kTogether);
-      std::array<size_t, kTogether> first{};
-      for (int64_t j = 0; j < m; ++j) {
-        const int64_t line = g * kTogether + j;
-        first[static_cast<size_t>(j)] = static_cast<size_t>(line / l.inner * l.n * l.inner + line % l.inner);
+  const auto item = static_cast<int64_t>(x.item_bytes());
+  const auto *g = static_cast<const char*>(dy.data()), *in = static_cast<const char*>(x.data());
+  auto* out = static_cast<char*>(dx.data());
+  constexpr int64_t kRoom = 8192;  // of doubles, in the second-level cache, where columns are not too long for that
+  if (l.inner > 1) {
+    return over_columns(l, [&](int64_t first, int64_t stride, int64_t m) {
+      const int64_t width = std::min(m, std::max<int64_t>(8, kRoom / l.n));
+      const std::unique_ptr<double[]> room(new double[static_cast<size_t>(l.n * width)]);
+      for (int64_t c = 0; c < m; c += width) {
+        const int64_t at = (first + c) * item;
+        running_product_gradient(x.dtype(), g + at, in + at, out + at, l.n, stride, std::min(width, m - c), room.get());
       }
-      std::array<double, kTogether> s{}, p;
-      p.fill(1);
-      const size_t step = static_cast<size_t>(l.inner);
-      for (size_t i = static_cast<size_t>(l.n); i-- > 0;)
-        for (size_t j = 0; j < static_cast<size_t>(m); ++j) {
-          const size_t k = first[j] + i * step;
-          s[j] = grad[k] + (i + 1 < static_cast<size_t>(l.n) ? value[k + step] * s[j] : 0);
-          grad[k] = s[j];
-        }
-      for (size_t i = 0; i < static_cast<size_t>(l.n); ++i)
-        for (size_t j = 0; j < static_cast<size_t>(m); ++j) {
-          const size_t k = first[j] + i * step;
-          grad[k] *= p[j];
-          p[j] *= value[k];
-        }
+    });
+  }
+  // Several rows at once, turned, since the steps of one wait for each other.
+  const int64_t together = std::clamp<int64_t>(kRoom / std::max<int64_t>(l.n, 1), 8, 64), groups = (l.outer + together - 1) / together;
+  parallel_work(groups, l.n * together, 16384, [&](int64_t begin, int64_t end) {
+    const int64_t size = l.n * together;
+    const std::unique_ptr<double[]> room(new double[static_cast<size_t>(size)]);
+    const std::unique_ptr<char[]> turned(new char[static_cast<size_t>(2 * size * item)]);
+    char *const values = turned.get(), *const grads = values + size * item;
+    for (int64_t r = begin * together; r < std::min(l.outer, end * together); r += together) {
+      const int64_t rows = std::min(together, l.outer - r), at = r * l.n * item;
+      transpose_block(in + at, l.n, values, rows, rows, l.n, static_cast<size_t>(item));
+      transpose_block(g + at, l.n, grads, rows, rows, l.n, static_cast<size_t>(item));
+      running_product_gradient(x.dtype(), grads, values, grads, l.n, rows, rows, room.get());
+      transpose_block(grads, rows, out + at, l.n, l.n, rows, static_cast<size_t>(item));
     }
   });
-  convert_elements(dx.data(), dx.dtype(), grad.data(), DType::Float64, x.numel());
 }
 
 // y is a running log-sum-exp of x, so it only grows, y[k] >= x[k], and every exponent here is at most 0.
