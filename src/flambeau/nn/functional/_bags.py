@@ -11,6 +11,8 @@ from flambeau.nn.functional._embedding import embedding
 
 __all__ = ["embedding_bag"]
 
+_WHOLE = (_C.int64, _C.int32)
+
 
 @wants_tensors
 def embedding_bag(
@@ -63,17 +65,35 @@ def embedding_bag(
             raise _C.ArgumentError(f"{name}: input has shape {list(input.shape)}, so that each row is a bag; expected no offsets")
         bags, n = input.shape
         ends = ops.arange(0, (bags + 1) * n, n) if n else ops.zeros((bags + 1,), dtype=_C.int64)
-    else:
+    elif mode == "max" or include_last_offset or offsets is None or offsets.ndim != 1 or offsets.dtype not in _WHOLE or not offsets.shape[0]:
         starts = _starts(name, offsets, input.shape[0], include_last_offset)
-        bags = len(starts) - 1
         ends = tensor(starts, dtype=_C.int64)
         if starts[-1] < input.shape[0]:  # what lies behind the last bag is in none
             input = input[: starts[-1]]
             per_sample_weights = None if per_sample_weights is None else per_sample_weights[: starts[-1]]
+    else:  # the product looks at them
+        ends = ops.cat([offsets.to(_C.int64), ops.full((1,), input.shape[0], dtype=_C.int64)])
     index = input.reshape(-1)
-    plain = not (max_norm or scale_grad_by_freq or sparse or weight.is_meta or _C.has_override(input, weight, per_sample_weights))
-    if mode != "max" and plain and weight.dtype in (_C.float32, _C.float64):
-        return _product(weight, index, ends, mode, padding_idx, per_sample_weights)
+    changed = bool(max_norm or scale_grad_by_freq or sparse)
+    if mode != "max" and weight.dtype in (_C.float32, _C.float64) and not _C.has_override(input, weight, per_sample_weights):
+        try:
+            if not changed and padding_idx is None and index.dtype in _WHOLE:
+                return _product(weight, index, ends, mode, None, per_sample_weights)
+            rows = embedding(index, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse) if changed else None
+            if rows is None:
+                embedding(index[:0], weight, padding_idx)  # checks the arguments
+            used = None if padding_idx is None else index != padding_idx % weight.shape[0]
+            if rows is not None:
+                index = ops.arange(index.shape[0])
+            return _product(weight if rows is None else rows, index, ends, mode, used, per_sample_weights)
+        except (ValueError, IndexError):
+            if offsets is not None:
+                _starts(name, offsets, input.shape[0], include_last_offset)
+            _inside(name, index if not changed else input, weight.shape[0])
+            raise
+    if mode != "max" and offsets is not None:
+        _starts(name, offsets, input.shape[0], include_last_offset)
+    bags = ends.shape[0] - 1
     bag = ops.arange(bags, device=input.device).repeat_interleave(ends.diff())
     rows = embedding(index, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
     if padding_idx is not None:  # rows that are left out go to a bag of their own, so that vmap knows every shape
@@ -101,26 +121,26 @@ def _shaped(
     return rows.sum(0, keepdim=True).repeat(bags, 1)
 
 
-def _product(weight: Tensor, index: Tensor, ends: Tensor, mode: str, padding_idx: int | None, factors: Tensor | None) -> Tensor:
-    """Sums or means of rows, as the product of a sparse matrix, which has a row for each bag, with the weight."""
-    embedding(index[:0], weight, padding_idx)  # checks the arguments
+def _product(rows: Tensor, index: Tensor, ends: Tensor, mode: str, used: Tensor | None, factors: Tensor | None) -> Tensor:
+    """Sums or means of those `rows` that `index` names, as the product with a sparse matrix, which has a row for each bag; of those alone that are `used`."""
     index = index.to(_C.int64)
-    if index.numel():
-        low, high = (int(end) for end in index.aminmax())
-        if low < 0 or high >= weight.shape[0]:
-            bad = low if low < 0 else high
-            raise _C.RangeError(f"embedding_bag: input has the value {bad}; expected 0 <= value < {weight.shape[0]}")
     given = None if factors is None else factors.reshape(-1)
-    if padding_idx is not None:
-        used = index != padding_idx % weight.shape[0]
+    if used is not None:
         index, given = index[used], None if given is None else given[used]
         ends = ops.cat([ends[:1], used.to(_C.int64).cumsum(0)])[ends]
     if given is None and mode == "sum":
-        given = ops.ones((index.shape[0],), dtype=weight.dtype)
+        given = ops.ones((index.shape[0],), dtype=rows.dtype)
     elif given is None:
         counts = ends.diff()
-        given = (1 / counts.clamp(min=1).to(weight.dtype)).repeat_interleave(counts)
-    return ops.sparse_mm(ends, index, given.to(weight.dtype), weight)  # type: ignore[no-any-return]
+        given = (1 / counts.clamp(min=1).to(rows.dtype)).repeat_interleave(counts)
+    return ops.sparse_mm(ends, index, given.to(rows.dtype), rows)  # type: ignore[no-any-return]
+
+
+def _inside(name: str, index: Tensor, rows: int) -> None:
+    if index.numel():
+        low, high = (int(end) for end in index.aminmax())
+        if low < 0 or high >= rows:
+            raise _C.RangeError(f"{name}: input has the value {low if low < 0 else high}; expected 0 <= value < {rows}")
 
 
 def _check(name: str, input: Tensor, weight: Tensor, mode: str, by_freq: bool, sparse: bool, factors: Tensor | None) -> None:
