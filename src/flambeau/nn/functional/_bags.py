@@ -65,14 +65,14 @@ def embedding_bag(
             raise _C.ArgumentError(f"{name}: input has shape {list(input.shape)}, so that each row is a bag; expected no offsets")
         bags, n = input.shape
         ends = ops.arange(0, (bags + 1) * n, n) if n else ops.zeros((bags + 1,), dtype=_C.int64)
-    elif mode == "max" or include_last_offset or offsets is None or offsets.ndim != 1 or offsets.dtype not in _WHOLE or not offsets.shape[0]:
+    elif mode != "max" and not include_last_offset and offsets is not None and offsets.ndim == 1 and offsets.dtype in _WHOLE and offsets.shape[0]:
+        ends = ops.cat([offsets.to(_C.int64), ops.full((1,), input.shape[0], dtype=_C.int64)])  # the product looks at them
+    else:
         starts = _starts(name, offsets, input.shape[0], include_last_offset)
         ends = tensor(starts, dtype=_C.int64)
         if starts[-1] < input.shape[0]:  # what lies behind the last bag is in none
             input = input[: starts[-1]]
             per_sample_weights = None if per_sample_weights is None else per_sample_weights[: starts[-1]]
-    else:  # the product looks at them
-        ends = ops.cat([offsets.to(_C.int64), ops.full((1,), input.shape[0], dtype=_C.int64)])
     index = input.reshape(-1)
     changed = bool(max_norm or scale_grad_by_freq or sparse)
     if mode != "max" and weight.dtype in (_C.float32, _C.float64) and not _C.has_override(input, weight, per_sample_weights):
@@ -122,7 +122,7 @@ def _shaped(
 
 
 def _product(rows: Tensor, index: Tensor, ends: Tensor, mode: str, used: Tensor | None, factors: Tensor | None) -> Tensor:
-    """Sums or means of those `rows` that `index` names, as the product with a sparse matrix, which has a row for each bag; of those alone that are `used`."""
+    """Sums or means of the rows that `index` names and that are `used`, as the product with a sparse matrix, which has a row for each bag."""
     index = index.to(_C.int64)
     given = None if factors is None else factors.reshape(-1)
     if used is not None:
