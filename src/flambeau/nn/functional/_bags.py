@@ -65,7 +65,9 @@ def embedding_bag(
             raise _C.ArgumentError(f"{name}: input has shape {list(input.shape)}, so that each row is a bag; expected no offsets")
         bags, n = input.shape
         ends = ops.arange(0, (bags + 1) * n, n) if n else ops.zeros((bags + 1,), dtype=_C.int64)
-    elif mode != "max" and not include_last_offset and offsets is not None and offsets.ndim == 1 and offsets.dtype in _WHOLE and offsets.shape[0]:
+    elif (
+        mode != "max" and not include_last_offset and offsets is not None and offsets.ndim == 1 and offsets.dtype in _WHOLE and offsets.shape[0]
+    ):
         ends = ops.cat([offsets.to(_C.int64), ops.full((1,), input.shape[0], dtype=_C.int64)])  # the product looks at them
     else:
         starts = _starts(name, offsets, input.shape[0], include_last_offset)
@@ -122,7 +124,7 @@ def _shaped(
 
 
 def _product(rows: Tensor, index: Tensor, ends: Tensor, mode: str, used: Tensor | None, factors: Tensor | None) -> Tensor:
-    """Sums or means of the rows that `index` names and that are `used`, as the product with a sparse matrix, which has a row for each bag."""
+    """Sums or means of the rows that `index` names and that are `used`: the product with a sparse matrix that has a row for each bag."""
     index = index.to(_C.int64)
     given = None if factors is None else factors.reshape(-1)
     if used is not None:
