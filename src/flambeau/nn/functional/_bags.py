@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
 from flambeau._info import switch
@@ -65,9 +67,7 @@ def embedding_bag(
             raise _C.ArgumentError(f"{name}: input has shape {list(input.shape)}, so that each row is a bag; expected no offsets")
         bags, n = input.shape
         ends = ops.arange(0, (bags + 1) * n, n) if n else ops.zeros((bags + 1,), dtype=_C.int64)
-    elif (
-        mode != "max" and not include_last_offset and offsets is not None and offsets.ndim == 1 and offsets.dtype in _WHOLE and offsets.shape[0]
-    ):
+    elif mode != "max" and not include_last_offset and _plain(offsets):
         ends = ops.cat([offsets.to(_C.int64), ops.full((1,), input.shape[0], dtype=_C.int64)])  # the product looks at them
     else:
         starts = _starts(name, offsets, input.shape[0], include_last_offset)
@@ -161,6 +161,10 @@ def _check(name: str, input: Tensor, weight: Tensor, mode: str, by_freq: bool, s
             raise NotImplementedError(f"{name}: per_sample_weights with mode = {mode!r}; expected 'sum'")
         if factors.shape != input.shape:
             raise _C.ArgumentError(f"{name}: per_sample_weights has shape {list(factors.shape)}; expected the input's {list(input.shape)}")
+
+
+def _plain(offsets: Tensor | None) -> TypeGuard[Tensor]:
+    return offsets is not None and offsets.ndim == 1 and offsets.dtype in _WHOLE and offsets.shape[0] > 0
 
 
 def _starts(name: str, offsets: Tensor | None, n: int, include_last: bool) -> list[int]:
