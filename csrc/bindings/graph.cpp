@@ -343,6 +343,24 @@ void init_graph(nb::module_& m) {
         const auto& nodes = p.program->tape().nodes;
         return nb::make_tuple(k, k < nodes.size() ? nodes[k].op->name : "the end", k < nodes.size() ? describe_source(nodes[k].source) : "");
       });
+  // How many tensors and others have the memory of each, but for `made`.
+  m.def("owners", [](nb::handle args, nb::handle made) {
+    const std::vector<Tensor> given = tensors_of(args, "args");
+    std::vector<const TensorImpl*> known;
+    for (const Tensor& x : given)
+      for (const TensorImpl* impl : {static_cast<const TensorImpl*>(x.impl()), static_cast<const TensorImpl*>(x.impl()->base.get())}) known.push_back(impl);
+    const size_t theirs = known.size();
+    for (const Tensor& y : tensors_of(made, "made"))
+      for (const TensorImpl* impl : {static_cast<const TensorImpl*>(y.impl()), static_cast<const TensorImpl*>(y.impl()->base.get())})
+        if (impl && std::find(known.begin(), known.end(), impl) == known.end()) known.push_back(impl);
+    std::vector<int64_t> out;
+    for (const Tensor& x : given)
+      if (const Storage* s = x.impl()->storage.get())
+        out.push_back(s->owners() - (graph::recording() ? graph::Recorder::here().originals(*s) : 0) -
+                      std::count_if(known.begin() + static_cast<std::ptrdiff_t>(theirs), known.end(), [&](const TensorImpl* impl) { return impl->storage.get() == s; }));
+      else out.push_back(0);
+    return out;
+  });
   m.def("capture", [](nb::handle args, nb::handle outs, bool fold, double budget) { return PyProgram{graph::Program::capture(tensors_of(args, "args"), tensors_of(outs, "outs"), fold, budget)}; },
         nb::arg("args"), nb::arg("outs"), nb::arg("fold") = false, nb::arg("budget") = 1.0);
   m.def("interruption", []() -> nb::object {

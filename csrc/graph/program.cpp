@@ -62,6 +62,8 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     const uint32_t b = buffer_of(now);
     if (b == kNone || (p.buffers_[b].kind != Kind::Internal && p.buffers_[b].kind != Kind::Output && p.buffers_[b].kind != Kind::Gradient) || now.impl()->requires_grad)
       raise<ArgumentError>("it gives a tensor that lives on a gradient that it has not made, or that has a history");
+    if (now.impl()->pyobj && std::none_of(outs.begin(), outs.end(), [&](const Tensor& y) { return y.same(now); }))
+      raise<ArgumentError>("it keeps a gradient (in a list, an attribute) that it does not return");
     if (p.buffers_[b].kind == Kind::Internal) p.buffers_[b].kind = Kind::Gradient;
     g.geometry = geometry(now, b);
   }
@@ -88,7 +90,7 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
   if (budget < 1) p.compute_again(budget);
   std::vector<char> wanted(p.buffers_.size());
   for (uint32_t b = 0; b < wanted.size(); ++b) wanted[b] = !p.buffers_[b].inside();
-  p.tape_.find_needed(wanted, p.runs_);
+  p.tape_.find_needed(wanted, p.runs_, true);
   for (uint32_t k = 0; k < p.tape_.nodes.size(); ++k) {
     const NodeRecord& node = p.tape_.nodes[k];
     for (uint32_t v = node.first; v < node.last; ++v)

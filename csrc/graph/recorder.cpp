@@ -333,7 +333,7 @@ void Recorder::settle() {
     wanted_[b] = buffers_[b].storage->owners() > 0;
     buffers_[b].ends_too = std::exchange(ends_[buffers_[b].last], b);
   }
-  tape_.find_needed(wanted_, runs_);
+  tape_.find_needed(wanted_, runs_, unchecked_);
   auto use = [&](uint32_t b) { return Tape::Use{buffers_[b].last, buffers_[b].input || buffers_[b].storage->owners() > 0}; };
   uint32_t k = 0;
   try {

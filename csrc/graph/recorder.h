@@ -60,6 +60,10 @@ class Recorder final : public Recording {
   bool is_owned(uint32_t buffer) const { return buffers_[buffer].storage && buffers_[buffer].storage->owners() > 0; }
   size_t n_buffers() const { return buffers_.size(); }
   // What it was where it was recorded: of a copy, the storage that was copied.
+  // How often the recorder itself holds memory that others may write.
+  int64_t originals(const Storage& s) const {
+    return std::count_if(buffers_.begin(), buffers_.end(), [&](const Buffer& b) { return b.original.get() == &s; });
+  }
   Storage& storage(uint32_t buffer) const { return buffers_[buffer].original ? *buffers_[buffer].original : *buffers_[buffer].storage; }
   // Whether what was copied is still as each of its readers saw it.
   bool copies_hold() const;

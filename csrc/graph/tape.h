@@ -93,9 +93,9 @@ struct Tape {
   bool may_join(const NodeRecord& a, const NodeRecord& b, int64_t least = kChained) const {
     return a.op->each && b.op->each && result_of(b).numel() >= least && result_of(a).sizes() == result_of(b).sizes();
   }
-  // For each node whether it runs: it writes a buffer that is wanted, or that a later node which runs reads. `wanted` is
-  // changed along.
-  void find_needed(std::vector<char>& wanted, std::vector<char>& runs) const;
+  // For each node whether it runs: it writes a buffer that is wanted, or that a later node which runs reads; or, with `checks`, it
+  // looks at values, which it may refuse. `wanted` is changed along.
+  void find_needed(std::vector<char>& wanted, std::vector<char>& runs, bool checks) const;
 
   static constexpr size_t kMostLinks = 12;  // nodes that go into one pass, at most
 

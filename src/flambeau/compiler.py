@@ -364,7 +364,7 @@ class _Weighed:
         self.plain, self.size = plain, _size(args, kwargs)
 
 
-_KEEPS = "it keeps an argument (in a list, an attribute)"
+_KEEPS = "it keeps an argument or a view of it (in a list, an attribute)"
 
 
 class _Compiled:
@@ -475,6 +475,7 @@ class _Compiled:
         fitting = [e for e in entries if e.program.takes(tensors)]  # now: the call may change what they look at
         foreign = [e.program.foreign(tensors) for e in fitting]
         unshared, held, attributes = _unshared(), _references([args, kwargs]), _attributes(tensors)
+        owners = _C.graph.owners(tensors, [])
         for e in entries:
             e.program.rest()  # the call needs the memory
         with lazy(activation_memory_budget=self.budget), _replay.checks_later(), _replay.noting() as again:
@@ -484,6 +485,8 @@ class _Compiled:
                 entry = self._capture(tensors, values[2], again, version, set(held))
                 self._check_keepers(values, held, unshared)
                 self._check_arguments(key, tensors, args, kwargs)
+                if any(now > then for now, then in zip(_C.graph.owners(tensors, _tensors(values[2], [], set(held))), owners, strict=True)):
+                    raise ValueError(_KEEPS)
                 if _attributes(tensors) != attributes:
                     raise ValueError("it sets attributes of a tensor among its arguments")
             except (_Unfit, ValueError) as fault:

@@ -981,3 +981,58 @@ def test_threads_that_record_one_call_at_once(agree):
         t.join()
     assert not errors
     assert found == ({1: [2.0] * 3, 2: [2.0] * 3} if agree else {1: [3.0] * 3, 2: [4.0] * 3})
+
+
+def test_a_gradient_that_is_kept_is_no_stale_one():
+    net, kept = nn.Linear(3, 2), []
+
+    def step(x):
+        net.zero_grad()
+        net(x).square().sum().backward()
+        kept[:] = [p.grad for p in net.parameters()]
+
+    compiled = fl.compile(step, mode="replay")
+    with pytest.warns(UserWarning, match="keeps a gradient"):
+        for i in range(6):
+            compiled(fl.full((4, 3), i + 1.0))
+            seen = [g.clone() for g in kept]
+            step(fl.full((4, 3), i + 1.0))
+            assert all(fl.equal(a, b) for a, b in zip(seen, kept, strict=True))
+
+
+@pytest.mark.parametrize("look", [lambda x: x[0], lambda x: x.detach(), lambda x: x.view(-1)[1:]])
+def test_a_view_of_an_argument_that_is_kept_is_no_stale_one(look):
+    kept = []
+
+    def f(x):
+        kept[:] = [look(x)]
+        return x * 2
+
+    compiled = fl.compile(f, mode="replay")
+    with pytest.warns(UserWarning, match="a view of it"):
+        for i in range(6):
+            x = fl.full((2, 3), float(i))
+            compiled(x)
+            assert fl.equal(kept[0], look(x))
+
+
+def test_views_that_are_returned_are_not_kept():
+    compiled = fl.compile(lambda x: (x[0], x * 2, x.detach()), mode="replay", fullgraph=True)
+    for i in range(6):
+        x = fl.full((2, 3), float(i))
+        a, b, c = compiled(x)
+        assert fl.equal(a, x[0]) and fl.equal(b, x * 2) and c.data_ptr() == x.data_ptr()
+
+
+def test_what_nobody_reads_is_checked_at_each_replay():
+    table = fl.randn(3, 2)
+
+    def f(x, i):
+        nn.functional.embedding(i, table)
+        return x + 1
+
+    compiled = fl.compile(f, mode="replay", fullgraph=True)
+    for i in (0, 1, 2, 1, 0):
+        assert fl.equal(compiled(fl.ones(3), fl.tensor([i])), fl.full((3,), 2.0))
+    with pytest.raises(IndexError, match="9"):
+        compiled(fl.ones(3), fl.tensor([9]))
