@@ -227,8 +227,8 @@ _LAZY_NAMES = {
     ),
     **dict.fromkeys(
         ("SymBool", "SymFloat", "SymInt", "_assert", "_assert_async", "_check", "_check_index", "_check_is_size",
-         "_check_not_implemented", "_check_tensor_all", "_check_type", "_check_value", "_check_with", "sym_float", "sym_int",
-         "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum"),
+         "_check_not_implemented", "_check_tensor_all", "_check_tensor_all_with", "_check_type", "_check_value", "_check_with",
+         "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum"),
         "_symbolic",
     ),
     "Future": "futures",

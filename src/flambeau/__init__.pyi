@@ -382,6 +382,7 @@ from flambeau._symbolic import _check_index as _check_index
 from flambeau._symbolic import _check_is_size as _check_is_size
 from flambeau._symbolic import _check_not_implemented as _check_not_implemented
 from flambeau._symbolic import _check_tensor_all as _check_tensor_all
+from flambeau._symbolic import _check_tensor_all_with as _check_tensor_all_with
 from flambeau._symbolic import _check_type as _check_type
 from flambeau._symbolic import _check_value as _check_value
 from flambeau._symbolic import _check_with as _check_with

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._no_tensor import wants_tensors
 
@@ -27,13 +28,30 @@ def _assert_async(input: Tensor, assert_msg: str = "Expected Tensor with single 
         raise RuntimeError(assert_msg)
 
 
+def _check_with(error_type: type[Exception], cond: Any, message: Any = None) -> None:
+    """Raises `error_type` with what `message()` returns unless `cond`, a bool, is True.
+
+    >>> import flambeau as fl
+    >>> fl._check_with(ValueError, 3 > 2, lambda: "three is more than two")
+    """
+    if not isinstance(cond, bool):
+        way = "; call _check_tensor_all for a tensor of bools" if isinstance(cond, Tensor) else ""
+        raise TypeError(f"cond is a {type(cond).__name__}; expected a bool{way}")
+    if cond:
+        return
+    if not (isinstance(error_type, type) and issubclass(error_type, Exception)) or issubclass(error_type, Warning):
+        raise AssertionError(f"error_type = {error_type!r}; expected a class of errors that is not a warning's")
+    if message is not None and not callable(message):
+        raise TypeError(f"message = {message!r} is a {type(message).__name__}; expected a callable, such as lambda: {message!r}")
+    raise error_type("Expected cond to be True, but got False" if message is None else str(message()))
+
+
 def _checker(name: str, kind: type[Exception]) -> Any:
     def check(cond: Any, message: Any = None) -> None:
-        if not cond:
-            raise kind("Expected cond to be True" if message is None else message() if callable(message) else str(message))
+        _check_with(kind, cond, message)
 
     check.__name__ = check.__qualname__ = name
-    check.__doc__ = f"Raises {kind.__name__} with what `message()` returns unless `cond` is true."
+    check.__doc__ = f"Raises {kind.__name__} with what `message()` returns unless `cond`, a bool, is True."
     return check
 
 
@@ -42,12 +60,28 @@ _check_index = _checker("_check_index", IndexError)
 _check_value = _checker("_check_value", ValueError)
 _check_type = _checker("_check_type", TypeError)
 _check_not_implemented = _checker("_check_not_implemented", NotImplementedError)
-_check_tensor_all = _checker("_check_tensor_all", RuntimeError)
 
 
-def _check_with(error_type: type[Exception], cond: Any, message: Any = None) -> None:
-    """Raises `error_type` unless `cond` is true."""
-    _checker("_check_with", error_type)(cond, message)
+def _check_tensor_all_with(error_type: type[Exception], cond: Tensor, message: Any = None) -> None:
+    """Raises `error_type` with what `message()` returns unless all elements of `cond`, a tensor of bools of any shape, are True.
+
+    >>> import flambeau as fl
+    >>> fl._check_tensor_all_with(ValueError, fl.tensor([1, 2]) > 0, lambda: "counts are positive")
+    """
+    if not isinstance(cond, Tensor):
+        raise TypeError(f"cond is a {type(cond).__name__}; expected a tensor of bools, or call _check_with")
+    if cond.dtype is not _C.bool:
+        raise TypeError(f"cond has dtype {cond.dtype}; expected a tensor of bools, such as cond != 0")
+    _check_with(error_type, bool(cond.all().item()), message)
+
+
+def _check_tensor_all(cond: Tensor, message: Any = None) -> None:
+    """Raises RuntimeError with what `message()` returns unless all elements of `cond`, a tensor of bools of any shape, are True.
+
+    >>> import flambeau as fl
+    >>> fl._check_tensor_all(fl.tensor([1, 2]) > 0, lambda: "counts are positive")
+    """
+    _check_tensor_all_with(RuntimeError, cond, message)
 
 
 def _check_is_size(i: Any, message: Any = None, *, max: Any = None) -> None:

@@ -233,6 +233,30 @@ def test_an_element_is_asserted():
         fl._assert_async(fl.tensor(True), 3)
 
 
+def test_checks_as_functions():
+    fl._check_with(ValueError, True, "never asked")
+    fl._check_tensor_all(fl.ones(2, 3) > 0)
+    fl._check_tensor_all_with(ValueError, fl.ones(0).bool())
+    with pytest.raises(IndexError, match="^number 7$"):
+        fl._check_index(False, lambda: "number 7")
+    with pytest.raises(RuntimeError, match="^3$"):
+        fl._check_tensor_all(fl.tensor([[True, False]]), lambda: 3)
+    with pytest.raises(KeyError, match="Expected cond to be True, but got False"):
+        fl._check_tensor_all_with(KeyError, fl.tensor([1, 0]) > 0)
+    with pytest.raises(TypeError, match="cond is a Tensor; expected a bool; call _check_tensor_all"):
+        fl._check(fl.tensor(True))
+    with pytest.raises(TypeError, match="cond is a int; expected a bool"):
+        fl._check_value(1)
+    with pytest.raises(TypeError, match="cond is a bool; expected a tensor of bools"):
+        fl._check_tensor_all_with(ValueError, True)
+    with pytest.raises(TypeError, match="cond has dtype .*float32; expected a tensor of bools"):
+        fl._check_tensor_all(fl.ones(2))
+    with pytest.raises(TypeError, match="message = 'wrong' is a str; expected a callable"):
+        fl._check(False, "wrong")
+    with pytest.raises(AssertionError, match="expected a class of errors"):
+        fl._check_with(UserWarning, False)
+
+
 def test_integrals_of_nothing_keep_the_type():
     for y in (fl.ones(0, dtype=fl.int64), fl.ones(3, 0, dtype=fl.int64), fl.ones(0)):
         assert fl.trapz(y).dtype is y.dtype and fl.trapz(y).tolist() == fl.zeros(y.shape[:-1]).tolist()

@@ -97,3 +97,16 @@ class TestPlacesThatAreShared:
         x.unfold(0, 3, 3).mul_(5)
         x[::5].sub_(1)
         assert x.tolist() == [4, 0, 5, 5, 0, 4, 0, 0, 0, 0, -1, 0]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "float16", "float32", "int64", "complex128"])
+@pytest.mark.parametrize("planes", [1, 2, 7, 8, 9, 40])
+def test_planes_between_indices(planes, dtype):
+    """x[i, :, j, k]: many elements of each of some planes, turned into rows."""
+    rng = np.random.default_rng(planes)
+    a = rng.integers(0, 100, (3, planes, 6, 11)).astype(dtype)
+    for n in (1, 5, 300, 2100):
+        b, i, j = rng.integers(0, 3, n), rng.integers(-6, 6, n), rng.integers(0, 11, n)
+        found = fl.tensor(a)[fl.tensor(b), :, fl.tensor(i), fl.tensor(j)]
+        assert np.array_equal(found.numpy(), a[b, :, i, j])
+        assert np.array_equal(fl.tensor(a).transpose(0, 3)[fl.tensor(j), :, fl.tensor(i), fl.tensor(b)].numpy(), a.swapaxes(0, 3)[j, :, i, b])

@@ -15,6 +15,8 @@
 #include "kernel/conv_backward_weight.h"
 #include "kernel/conv_transposed.h"
 #include "kernel/convolution.h"
+#include "kernel/linear.h"
+#include "kernel/mm.h"
 
 namespace fl {
 namespace {
@@ -56,6 +58,20 @@ bool use_onednn(Part part, DType t, const Dims& w, const Dims& y, IntList stride
 bool channels_last(const Tensor& a, const Tensor& b) {
   return layout_mode() == LayoutMode::Deferred && onednn::convolves(a.dtype()) && a.numel() > 0 && b.numel() > 0 &&
          (may_defer(a.sizes()) || may_defer(b.sizes()));
+}
+
+// A window that covers all of its input once: a product of matrices, whose weight is read as it lies. (512 -> 4096 channels of 7 x 7, four images, on a
+// Zen 1: 105 ms and 410 for the weight's gradient as a convolution, which copies the weight; 35 and 75 as a product.)
+bool is_product(const onednn::ConvShape& s, DType t) {
+  bool covers = is_float(t) && s.groups == 1;
+  for (int d = 2; d < s.x.size(); ++d) covers = covers && s.y[d] == 1 && s.w[d] == s.x[d] && s.padding[d - 2] == 0;
+  return covers;
+}
+// [n, ...] as a matrix.
+Tensor as_rows(const Tensor& t, bool turned = false) {
+  (void)t.data();  // row-major from here on
+  const int64_t n = t.size(0), m = t.numel() / n;
+  return turned ? alias(t, Dims{m, n}, Dims{1, m}, t.offset()) : alias(t, Dims{n, m}, Dims{m, 1}, t.offset());
 }
 
 // Three spatial axes, as sums of two-dimensional convolutions over planes of the depth axis. Our own kernels
@@ -107,6 +123,7 @@ void convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, IntL
   if (weight.numel() == 0) return bias.defined() ? channel_expand(bias, y.sizes(), y) : zero(y);  // no input channels
   const auto shape = shape_of(x.sizes(), weight.sizes(), y.sizes(), stride, padding, dilation, groups);
   if (conv::is_depthwise_volume(shape, x.dtype())) return conv::depthwise_forward(shape, x, weight, bias, y);
+  if (is_product(shape, x.dtype())) return linear(as_rows(x), as_rows(weight), bias, as_rows(y));
   if (channels_last(x, y)) {
     if (conv::narrow_forward(shape, x, weight, bias, y)) return;
     if (onednn::conv_forward(shape, true, ChannelRows(x).matrix(), weight, bias, ChannelRows::fresh(y).matrix())) return;
@@ -149,6 +166,7 @@ void conv_backward_data(const Tensor& dy, const Tensor& weight, IntList, IntList
   if (dy.numel() == 0 || weight.numel() == 0) return zero(dx);
   const auto shape = shape_of(dx.sizes(), weight.sizes(), dy.sizes(), stride, padding, dilation, groups);
   if (conv::is_depthwise_volume(shape, dy.dtype())) return conv::depthwise_backward_data(shape, dy, weight, dx);
+  if (is_product(shape, dy.dtype())) return mm(as_rows(dy), as_rows(weight), as_rows(dx));
   if (channels_last(dy, dx)) {
     if (conv::narrow_backward_data(shape, dy, weight, dx)) return;
     if (onednn::conv_backward_data(shape, true, ChannelRows(dy).matrix(), weight, ChannelRows::fresh(dx).matrix())) return;
@@ -185,6 +203,7 @@ void conv_backward_weight(const Tensor& dy, const Tensor& x, IntList, IntList st
   if (dy.numel() == 0 || x.numel() == 0) return zero(dw);
   const auto shape = shape_of(x.sizes(), dw.sizes(), dy.sizes(), stride, padding, dilation, groups);
   if (conv::is_depthwise_volume(shape, dy.dtype())) return conv::depthwise_backward_weight(shape, dy, x, dw);
+  if (is_product(shape, dy.dtype())) return mm(as_rows(dy, true), as_rows(x), as_rows(dw));
   if (channels_last(x, dy)) {
     if (conv::is_depthwise_plane(shape, dy.dtype()))
       return conv::depthwise_plane_weight(shape, static_cast<const float*>(ChannelRows(dy).data()), static_cast<const float*>(ChannelRows(x).data()), dw);

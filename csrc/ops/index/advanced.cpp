@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/index/lines.h"
+#include "storage/transpose.h"
 
 namespace fl::kernels {
 namespace {
@@ -94,11 +95,28 @@ void index_get(const Tensor& given, TensorList indices, const Tensor& y) {
           for (int64_t i = 0; i < last - first; ++i) std::memcpy(to + i * bytes, from + offset[i] * item, sizeof(U));
           return;
         }
+        if (one) {  // many elements of one plane, which stays in the first-level cache, before those of the next one; a few planes are turned together
+          constexpr int64_t kPlanes = 8, kPositions = 2048 / static_cast<int64_t>(sizeof(U));
+          U tile[kPlanes * kPositions];
+          for (int64_t i0 = first; i0 < last; i0 += kPositions, to += kPositions * na * bytes) {
+            const int64_t m = std::min(kPositions, last - i0), *offset = s.offsets.data() + i0;
+            for (int64_t a = 0; a < na; a += kPlanes) {
+              const int64_t planes = std::min(kPlanes, na - a);
+              for (int64_t p = 0; p < planes; ++p) {
+                const char* plane = from + s.after[static_cast<size_t>(a + p)] * item;
+                U* row = tile + p * m;
+#pragma GCC unroll 8
+                for (int64_t i = 0; i < m; ++i) std::memcpy(row + i, plane + offset[i] * item, sizeof(U));
+              }
+              transpose_block(tile, m, to + a * bytes, na, planes, m, sizeof(U));
+            }
+          }
+          return;
+        }
         for (int64_t i = first; i < last; ++i)
           for (int64_t a = 0; a < na; ++a, to += bytes) {
             const char* slice = from + (s.offsets[static_cast<size_t>(i)] + s.after[static_cast<size_t>(a)]) * item;
-            if (one) std::memcpy(to, slice, sizeof(U));
-            else std::memcpy(to, slice, static_cast<size_t>(bytes));
+            std::memcpy(to, slice, static_cast<size_t>(bytes));
           }
       });
     });
