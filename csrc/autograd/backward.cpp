@@ -18,6 +18,11 @@
 // The derivative of a ReLU is constant nearly everywhere, and so its own derivative by the ReLU's input is 0: not nothing, since who asks
 // for a second derivative gets zeros, as in PyTorch. No tensor is made for it and no node computes with it: that something is 0 goes along
 // the edges, and whoever asked for the gradient of a tensor, or owns a leaf, gets zeros where nothing else came.
+//
+// Note [Gradients of parts]
+// The gradient of x[i] by x is one of x's size that is 0 elsewhere. Where a program takes x apart (a loop over time, experts of a mixture, halves of
+// channels) the sum of n such gradients would cost n times x. The first one is made so; what comes later is added to its part of what is there already,
+// if nobody else sees that: by a view of it (`adds` in the op table).
 #include <algorithm>
 #include <unordered_map>
 
@@ -407,6 +412,7 @@ class Backward {
       for (auto& [id, h] : around) h->before(call.in);
       std::vector<Tensor> seen;
       if (!around.empty()) seen = call.in;
+      else if (n > 0 && node.adds()) call.total = total_of(node);
       apply(node, call);
       for (auto& [id, h] : around) h->after(call.out, seen);
       call.in.clear();
@@ -462,6 +468,17 @@ class Backward {
       }
     }
     hand_on(node, call);
+  }
+
+  // Where a node that adds() may add the gradient for its first edge; null: nowhere.
+  Tensor* total_of(const Node& node) {
+    Node* const next = node.edges[0].fn.get();
+    if (!next || split_ || grad_enabled() || anomaly.on.load(std::memory_order_relaxed) || !wants(next)) return nullptr;
+    Pending& q = table_[next];
+    const uint32_t nr = node.edges[0].nr;
+    if (q.grads.size() <= nr || !q.grads[nr].defined()) return nullptr;
+    Tensor& sum = q.grads[nr];
+    return !is_sparse(sum) && is_unseen(sum) && sum.is_contiguous() ? &sum : nullptr;
   }
 
   static uint64_t bit(size_t i) { return uint64_t{1} << (i < 63 ? i : 63); }

@@ -127,6 +127,8 @@ struct BackwardCall {
   std::vector<Tensor> in;   // one per output of the forward op; undefined where nothing arrived
   std::vector<Tensor> out;  // one per edge
   uint64_t wanted = ~uint64_t{0};  // bit i: edge i (the last bit stands for all beyond)
+  // Of a node that adds(): what has come so far for edge 0 and is seen by nobody else. apply() may add its gradient there, and leaves out[0] undefined then.
+  Tensor* total = nullptr;
   uint64_t zeros = 0;  // ... whose gradient is 0, for which there is no tensor: Note [Gradients that are 0]
 
   bool needs(size_t i) const { return (wanted >> (i < 63 ? i : 63)) & 1; }
@@ -150,6 +152,8 @@ class Node : public RefCounted {
   virtual void show_saved(SavedVisitor& visitor) const { (void)visitor; }
   // Whether apply() for some edges now and others later does no work twice and shows nobody anything twice.
   virtual bool divisible() const { return true; }
+  // Whether apply() makes use of BackwardCall::total: Note [Gradients of parts] in backward.cpp.
+  virtual bool adds() const { return false; }
   // Whether apply() knows what to make of a sparse gradient: Note [Sparse gradients] in tensor/sparse.h.
   virtual bool takes_sparse() const { return is_leaf(); }
 

@@ -46,6 +46,7 @@ class NodeWriter:
         self.let_code: dict[str, tuple[str, Context]] = {}
         self.let_for: dict[str, set[str]] = {}
         self.code: list[tuple[list[str], str, Context]] = []
+        self.adds: dict[str, tuple[str, Context]] = {}  # input -> what adds its gradient to `total`
         self.by_output: tuple[str, Context] | None = None  # the first input's gradient once it is overwritten
         if self.grads:
             self._translate()
@@ -67,6 +68,11 @@ class NodeWriter:
             code, context = translate(self.op, self.table, text, self.lets)
             self.code.append((names, code, context))
             self._spread(context, set(names))
+        for name, text in (self.op.get("adds") or {}).items():
+            code, context = translate(self.op, self.table, str(text))
+            writes = str(text).partition("(")[0].endswith("_")
+            self.adds[name] = (code if writes else f"op::add_({code}, d{self.outs()[0]})", context)
+            self._spread(context, {name})
         for kept in self.op.get("keeps", []):
             if kept.startswith("shape("):
                 self.metas.setdefault(("shape", kept[6:-1]), set())
@@ -131,6 +137,8 @@ class NodeWriter:
         elif len(self.outs()) > 1:
             out += [f"  OutMeta {n}_out;" for n in self.outs()]
         out.append(f"  const char* name() const override {{ return {self._shown_name()}; }}")
+        if self.adds:
+            out.append("  bool adds() const override { return true; }")
         if any(len(names) > 1 for names, _ in self.grads):
             out.append("  bool divisible() const override { return false; }  // one formula for several gradients")
         if self._takes_sparse():
@@ -270,8 +278,12 @@ class NodeWriter:
                 out.append(f"    }} else if ({wanted}) {{")
             else:
                 out.append(f"    if ({wanted}) {{")
-            out += self._unpack(context.used, done, "      ")
-            if len(names) == 1:
+            out += self._unpack(context.used | (self.adds[names[0]][1].used if names[0] in self.adds else set()), done, "      ")
+            if names[0] in self.adds:
+                grad = f"d{self.outs()[0]}"
+                out.append(f"      if (Tensor* const to = call.total; to && to->dtype() == {grad}.dtype() && to->sizes() == {names[0]}_shape) {{")
+                out += ["        const Tensor& total = *to;", f"        {self.adds[names[0]][0]};", "      } else {", *self._store(names[0], code), "      }"]
+            elif len(names) == 1:
                 out += self._store(names[0], code)
             else:
                 parts = ", ".join(f"g_{n}" for n in names)

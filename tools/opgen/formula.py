@@ -61,6 +61,8 @@ class Context:
             if arg.is_tensor:
                 return name, "T"
             return name, "N" if kind in ("int", "dim", "float", "number", "bool") else "X"
+        if name == "total" and self.op.get("adds"):
+            return name, "T"
         if name in ("inf", "nan", "pi"):
             return {"inf": "INFINITY", "nan": "NAN", "pi": "M_PI"}[name], "N"
         if name in ("bool", "int64", "int32", "float32", "float64", "uint8"):

@@ -13,7 +13,7 @@ import yaml
 from .signature import Signature, parse
 
 KEYS = {
-    "op", "doc", "example", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "half_bits", "types", "first", "single", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad",
+    "op", "doc", "example", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "half_bits", "types", "first", "single", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad", "adds",
     "view", "inplace", "over", "mutates", "mutates_when", "keywords", "ignores", "layout", "any_strides", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node", "keeps",
     "says", "sparse", "numbers_first", "named", "ref", "samples", "errors",
 }  # fmt: skip
@@ -179,7 +179,10 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
             if name.strip() not in known:
                 raise TableError(f"{where}: {sig.name}: grad names '{name.strip()}', which is no argument")
     inplace = entry["inplace"] if isinstance(entry.get("inplace"), dict) else {}
-    for formula in [*entry.get("grad", {}).values(), *entry.get("let", {}).values(), *inplace.get("grad", {}).values()]:
+    for name in entry.get("adds", {}):
+        if not isinstance(entry.get("grad", {}).get(name), str) or name != next(k for k, v in entry["grad"].items() if v != "none"):
+            raise TableError(f"{where}: {sig.name}: adds: '{name}'; expected the first argument with a gradient of its own")
+    for formula in [*entry.get("grad", {}).values(), *entry.get("adds", {}).values(), *entry.get("let", {}).values(), *inplace.get("grad", {}).values()]:
         try:
             ast.parse(str(formula), mode="eval")
         except SyntaxError as fault:

@@ -55,16 +55,20 @@ def grouped_mm(
     along = mat_b.shape[1] if mat_a.dim() == 3 else mat_a.shape[0 if mat_b.dim() == 3 else 1]
     if any(end < start for start, end in zip(starts, ends, strict=True)) or (ends and ends[-1] > along):
         raise ShapeError(f"grouped_mm: offs = {ends}; expected numbers of 0 to {along}, none smaller than the one before")
+    # Parts of one split each: the gradient is written once, where one of each slice would be a zeroed tensor of the whole operand's size.
+    sizes = [*(end - start for start, end in zip(starts, ends, strict=True)), along - (ends[-1] if ends else 0)]
     if mat_a.dim() == 2 and mat_b.dim() == 2:
-        parts = [ops.matmul(mat_a[:, i:j], mat_b[i:j]) for i, j in zip(starts, ends, strict=True)]
-        return ops.stack(parts) if parts else mat_a.new_zeros((0, mat_a.shape[0], mat_b.shape[1]))
+        if not ends:
+            return mat_a.new_zeros((0, mat_a.shape[0], mat_b.shape[1]))
+        pairs = zip(ops.split(mat_a, sizes, 1)[:-1], ops.split(mat_b, sizes)[:-1], strict=True)
+        return ops.stack([ops.matmul(x, y) for x, y in pairs])
     rows = mat_b.dim() == 3
     if rows:
-        parts = [ops.matmul(mat_a[i:j], mat_b[g]) for g, (i, j) in enumerate(zip(starts, ends, strict=True))]
+        pairs = zip(ops.split(mat_a, sizes)[:-1], ops.unbind(mat_b), strict=True)
     else:
-        parts = [ops.matmul(mat_a[g], mat_b[:, i:j]) for g, (i, j) in enumerate(zip(starts, ends, strict=True))]
-    rest = along - (ends[-1] if ends else 0)
-    parts.append(mat_a.new_zeros((rest, mat_b.shape[2]) if rows else (mat_a.shape[1], rest)))
+        pairs = zip(ops.unbind(mat_a), ops.split(mat_b, sizes, 1)[:-1], strict=True)
+    parts = [ops.matmul(x, y) for x, y in pairs]
+    parts.append(mat_a.new_zeros((sizes[-1], mat_b.shape[2]) if rows else (mat_a.shape[1], sizes[-1])))
     return ops.cat(parts, 0 if rows else 1)
 
 
