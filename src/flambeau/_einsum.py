@@ -108,13 +108,16 @@ class _Plan:
     def join(self, later: set[str], size: dict[str, int], result: Sequence[str] = ()) -> None:
         """The first two operands become one: a product of matrices over the labels that both have and nobody needs afterwards.
 
-        Axes go in the order that they have in `result`, as far as they are there, so that what comes last lies in memory as PyTorch's does.
+        Axes of each part go in the order that they have in `result`, as far as they are there, so that results lie in memory as PyTorch's do.
         """
         place = {c: k for k, c in enumerate(result)}
 
         def in_order(labels: Iterable[str]) -> list[str]:
             return sorted(labels, key=lambda c: place.get(c, len(place)))
 
+        # Whether all that is summed is summed by the product: PyTorch lays the result out another way then.
+        both = {c for c in self.axes[0] if c in self.axes[1] and size[c] != 1}
+        only_inner = all(c in later or c in both for c in (*self.axes[0], *self.axes[1]))
         for k in (0, 1):
             gone = {c for c in self.axes[k] if c not in self.axes[1 - k] and c not in later}
             if gone:
@@ -129,7 +132,12 @@ class _Plan:
         self.stretch(1, size)
         batch, inner = in_order(c for c in shared if c in later), [c for c in shared if c not in later]
         rows, columns = in_order(c for c in a if c not in shared), in_order(c for c in b if c not in shared)
-        if rows and columns and place.get(columns[0], len(place)) < place.get(rows[0], len(place)):
+        # Results lie as [*batch, *rows, *columns], or with the columns first where that is their order in the result;
+        # what has one element counts as columns.
+        ones = [c for c in (*batch, *rows) if size[c] == 1]
+        first_row = min((place.get(c, len(place)) for c in rows if size[c] != 1), default=-1)
+        last_column = max((place.get(c, len(place)) for c in (*columns, *ones)), default=-1)
+        if rows and columns and only_inner and first_row > last_column:
             self.swap()
             rows, columns = columns, rows
         whole = [*batch, *rows, *columns]

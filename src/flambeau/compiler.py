@@ -393,7 +393,7 @@ class _Compiled:
         self.weighed = None if always or fullgraph or replay else _Weighed()
         self.entries: OrderedDict[Any, list[_Entry]] = OrderedDict()
         self.refused: str | None = None
-        self.failures = self.gone = 0
+        self.failures = self.kept = self.gone = 0
 
     def __get__(self, instance: Any, owner: type) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -495,7 +495,8 @@ class _Compiled:
                 final = at is not None or isinstance(fault, _Unfit)
         result = values[2]
         if why or entry is None:
-            if why != _KEEPS or threading.active_count() == 1:  # another thread may hold the argument for a while
+            self.kept += why == _KEEPS
+            if why != _KEEPS or threading.active_count() == 1 or self.kept > 4 * self.TRIES:  # another thread may hold the argument for a while
                 self._fail(why, final)
             return result
         for old, before in zip(fitting, foreign, strict=True):
@@ -510,7 +511,7 @@ class _Compiled:
                     with contextlib.suppress(ValueError):
                         entries[entries.index(old)] = entry
                     _counts["captured"] += 1
-                    self.failures = 0
+                    self.failures = self.kept = 0
                 else:
                     old.version = version
                 return result

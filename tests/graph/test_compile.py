@@ -711,7 +711,8 @@ def _returns_what_was_there(x):
     ],
     ids=lambda p: getattr(p, "__name__", ""),
 )
-def test_what_a_call_keeps_is_kept_at_each_call(function, make, why):
+def test_what_a_call_keeps_is_kept_at_each_call(function, make, why, monkeypatch):
+    monkeypatch.setattr(threading, "active_count", lambda: 1)  # others, of other tests, may hold what they like
     compiled = fl.compile(function, mode="replay")
     seen = []
     for f in (function, compiled):
@@ -1001,7 +1002,8 @@ def test_a_gradient_that_is_kept_is_no_stale_one():
 
 
 @pytest.mark.parametrize("look", [lambda x: x[0], lambda x: x.detach(), lambda x: x.view(-1)[1:]])
-def test_a_view_of_an_argument_that_is_kept_is_no_stale_one(look):
+def test_a_view_of_an_argument_that_is_kept_is_no_stale_one(look, monkeypatch):
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
     kept = []
 
     def f(x):
@@ -1036,3 +1038,13 @@ def test_what_nobody_reads_is_checked_at_each_replay():
         assert fl.equal(compiled(fl.ones(3), fl.tensor([i])), fl.full((3,), 2.0))
     with pytest.raises(IndexError, match="9"):
         compiled(fl.ones(3), fl.tensor([9]))
+
+
+def test_other_threads_do_not_hide_for_ever_that_an_argument_is_kept(monkeypatch):
+    monkeypatch.setattr(threading, "active_count", lambda: 2)
+    kept = []
+    compiled = fl.compile(lambda x: (kept.append(x[1:]), x * 2)[1], mode="replay")
+    with pytest.warns(UserWarning, match="a view of it"):
+        for i in range(40):
+            compiled(fl.full((3,), float(i)))
+    assert [k[0].item() for k in kept] == list(range(40))

@@ -101,3 +101,24 @@ def test_few_long_dot_products(m, k, n, dtype):
     np.testing.assert_allclose(out.numpy(), 2.5 * want, rtol=0, atol=tolerance["atol"] * 4)
     wide = fl.tensor(np.concatenate([a, a], 1))[:, :k]  # rows further apart
     np.testing.assert_allclose((wide @ y.T).numpy(), want, **tolerance)
+
+
+@pytest.mark.parametrize(
+    ("equation", "sizes", "strides"),
+    [
+        ("bildsk,biokl->bolsd", {"b": 1, "i": 4, "o": 5, "l": 6, "d": 1, "s": 8, "k": 3}, {"o": 1, "s": 5, "l": 40}),  # UnivNet's
+        ("dgac,bg->cabd", {"a": 3, "b": 5, "c": 4, "d": 2, "g": 5}, {"c": 30, "a": 10, "d": 5, "b": 1}),
+        ("edfc,cgaf->fgad", {"a": 2, "c": 4, "d": 2, "e": 2, "f": 5, "g": 4}, {"f": 16, "d": 8, "g": 2, "a": 1}),
+        ("ca,dcgf->dgfa", {"a": 4, "c": 2, "d": 5, "f": 4, "g": 5}, {"d": 80, "g": 16, "f": 4, "a": 1}),
+        ("ac,gc->ga", {"a": 2, "c": 5, "g": 3}, {"g": 2, "a": 1}),
+    ],
+)
+def test_products_lie_as_in_pytorch(equation, sizes, strides):
+    """Axes of both, of the first, of the second; the second's first only where that is their order in the result. Programs take views of that."""
+    operands, result = equation.split("->")
+    arrays = [np.sin(np.arange(np.prod([sizes[c] for c in o]))).reshape([sizes[c] for c in o]) for o in operands.split(",")]
+    y = fl.einsum(equation, *map(fl.tensor, arrays))
+    assert {c: s for c, s in zip(result, y.stride(), strict=True) if sizes[c] != 1} == strides
+    np.testing.assert_allclose(y.numpy(), np.einsum(equation, *arrays), rtol=1e-12, atol=1e-12)
+    if equation.startswith("bildsk"):
+        assert y.view(1, 5, -1).shape == (1, 5, 48)
