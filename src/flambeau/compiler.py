@@ -496,7 +496,8 @@ class _Compiled:
         result = values[2]
         if why or entry is None:
             self.kept += why == _KEEPS
-            if why != _KEEPS or threading.active_count() == 1 or self.kept > 4 * self.TRIES:  # another thread may hold the argument for a while
+            # another thread may hold the argument for a while
+            if why != _KEEPS or threading.active_count() == 1 or self.kept > 4 * self.TRIES:
                 self._fail(why, final)
             return result
         for old, before in zip(fitting, foreign, strict=True):
