@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from suites import bandwidth, kernels, kinds, memory, ops, overhead, training
+from suites import bandwidth, kernels, kinds, memory, ops, overhead, programs, training
 from suites.case import Case
 
 SUITES: dict[str, list[Case]] = {
@@ -15,6 +15,7 @@ SUITES: dict[str, list[Case]] = {
     "memory": memory.CASES,
     "ops": ops.CASES,
     "kinds": kinds.CASES,
+    "programs": programs.CASES,
     "bandwidth": bandwidth.CASES,
 }
 DEFAULT = ("overhead", "training", "kernels", "memory")  # of `--suite all`; the others take minutes of their own
