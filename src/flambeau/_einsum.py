@@ -108,7 +108,7 @@ class _Plan:
     def join(self, later: set[str], size: dict[str, int], result: Sequence[str] = ()) -> None:
         """The first two operands become one: a product of matrices over the labels that both have and nobody needs afterwards.
 
-        Axes of each part go in the order that they have in `result`, as far as they are there, so that results lie in memory as PyTorch's do.
+        Axes of each part go in the order that they have in `result`, as far as they are there, so that results lie as PyTorch's do.
         """
         place = {c: k for k, c in enumerate(result)}
 
