@@ -63,3 +63,35 @@ def test_many_short_rows_by_one_vector(k):
         assert np.allclose((x @ fl.from_numpy(v[:k])).numpy(), rows @ v[:k], rtol=1e-13, atol=1e-13)
         assert np.allclose((x @ fl.from_numpy(v)[::2]).numpy(), rows @ v[::2], rtol=1e-13, atol=1e-13)
         assert np.allclose(fl.addmv(fl.ones(1000, dtype=fl.float64), x, fl.from_numpy(v[:k]), alpha=2).numpy(), 1 + 2 * (rows @ v[:k]), rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(64, 256, 1024), (5, 512, 128), (260, 256, 256), (16, 128, 640), (33, 96, 512), (13, 512, 512), (300, 64, 2048)])
+def test_rows_a_power_of_two_apart(m, k, n):
+    """Of weights that are kept, before and after they are written, and of either operand turned: whole numbers, so that sums are exact."""
+    rng = np.random.default_rng(m)
+    a, b, bias = (rng.integers(-4, 5, s).astype(np.float32) for s in ((m, k), (n, k), (n,)))
+    x, w, c = fl.tensor(a), fl.tensor(b), fl.tensor(bias)
+    for _ in range(4):
+        assert np.array_equal(fl.nn.functional.linear(x, w, c).numpy(), a @ b.T + bias)
+        assert np.array_equal(fl.nn.functional.linear(x[: m // 2], w).numpy(), a[: m // 2] @ b.T)
+    w.mul_(2)
+    for _ in range(3):
+        assert np.array_equal(fl.nn.functional.linear(x, w, c).numpy(), a @ b.T * 2 + bias)
+    turned = fl.tensor(np.ascontiguousarray(b.T))
+    assert np.array_equal((x @ turned).numpy(), a @ b.T)
+    assert np.array_equal((fl.tensor(np.ascontiguousarray(a.T)).t() @ turned).numpy(), a @ b.T)
+    assert np.array_equal(fl.addmm(c, x, turned, beta=2, alpha=0.5).numpy(), 2 * bias + 0.5 * (a @ b.T))
+    x.requires_grad_(), w.requires_grad_()
+    fl.nn.functional.linear(x, w).backward(y := fl.tensor(rng.integers(-3, 4, (m, n)).astype(np.float32)))
+    assert np.array_equal(x.grad.numpy(), y.numpy() @ b * 2) and np.array_equal(w.grad.numpy(), y.numpy().T @ a)
+
+
+def test_recurrent_layers_of_such_sizes():
+    fl.manual_seed(0)
+    for cls in (fl.nn.LSTM, fl.nn.GRU, fl.nn.RNN):
+        net = cls(64, 128)
+        x = fl.randn(7, 40, 64)
+        exact = cls(64, 128).double()
+        exact.load_state_dict({key: v.double() for key, v in net.state_dict().items()})
+        for _ in range(3):
+            assert fl.allclose(net(x)[0].double(), exact(x.double())[0], rtol=1e-4, atol=1e-5)
