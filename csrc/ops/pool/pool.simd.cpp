@@ -125,6 +125,19 @@ inline bool in_pairs(const PoolWindow* w, int64_t n) {
   return all;
 }
 
+// The longest run of equal windows [first, last) each of which begins one behind the one before it, as those of stride 1 do between the borders.
+struct Sliding {
+  int64_t first = 0, last = 0, elements = 0;
+  Sliding(const PoolWindow* w, int64_t n) {
+    for (int64_t j = 0, k; j < n; j = k) {
+      for (k = j + 1; k < n && w[k].begin == w[j].begin + k - j && w[k].end == w[j].end + k - j && w[k].length == w[j].length; ++k) {}
+      if (k - j > last - first) first = j, last = k;
+    }
+    elements = n > 0 ? w[first].end - w[first].begin : 0;
+    if (last - first < 8 || elements == 0) first = last = 0;
+  }
+};
+
 // Sums down the rows of a window first, over the whole width at once, where that has room; then along them.
 template <class T>
 void mean_plane(const T* x, int64_t width, T* y, const PoolWindow* h, int64_t oh, const PoolWindow* w, int64_t ow, double divisor) {
@@ -158,6 +171,7 @@ void mean_plane(const T* x, int64_t width, T* y, const PoolWindow* h, int64_t oh
     return;
   }
   const bool pairs = in_pairs(w, ow);
+  const Sliding sliding = width <= kColumns ? Sliding(w, ow) : Sliding(w, 0);
   for (int64_t i = 0; i < oh; ++i) {
     if (pairs && h[i].end - h[i].begin == 2) {
       const T d = static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[0].length));
@@ -175,7 +189,23 @@ void mean_plane(const T* x, int64_t width, T* y, const PoolWindow* h, int64_t oh
         for (int64_t b = 0; b < width; ++b) columns[b] += row[b];
       }
     }
+    if (sliding.last) {  // neighbours side by side
+      T* const to = y + i * ow + sliding.first;
+      const T* const from = columns + w[sliding.first].begin;
+      const int64_t m = sliding.last - sliding.first;
+      const T d = static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[sliding.first].length));
+      T sums[kColumns];
+      std::fill_n(sums, m, T(0));
+      for (int64_t t = 0; t < sliding.elements; ++t) {
+#pragma omp simd
+        for (int64_t j = 0; j < m; ++j) sums[j] += from[t + j];
+      }
+#pragma omp simd
+      for (int64_t j = 0; j < m; ++j) to[j] = sums[j] / d;
+    }
     for (int64_t j = 0; j < ow; ++j) {
+      if (j == sliding.first) j = sliding.last;
+      if (j == ow) break;
       const int64_t from = w[j].begin, n = w[j].end - from;
       T s = 0;
       if (width <= kColumns) s = sum(columns + from, n);
@@ -216,6 +246,7 @@ void spread_plane(const T* dy, int64_t width, T* dx, const PoolWindow* h, int64_
     return;
   }
   const bool pairs = in_pairs(w, ow);
+  const Sliding sliding(w, ow);
   for (int64_t i = 0; i < oh; ++i) {
     if (pairs) {
       const T d = static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[0].length));
@@ -225,7 +256,22 @@ void spread_plane(const T* dy, int64_t width, T* dx, const PoolWindow* h, int64_
       std::fill_n(columns + 2 * ow, width - 2 * ow, T(0));
     } else {
       std::fill_n(columns, width, T(0));
+      if (sliding.last) {
+        const T* const row = dy + i * ow + sliding.first;
+        T* const to = columns + w[sliding.first].begin;
+        const int64_t m = sliding.last - sliding.first;
+        const T d = static_cast<T>(divisor != 0 ? divisor : static_cast<double>(h[i].length * w[sliding.first].length));
+        T shares[kColumns];
+#pragma omp simd
+        for (int64_t j = 0; j < m; ++j) shares[j] = row[j] / d;
+        for (int64_t t = 0; t < sliding.elements; ++t) {
+#pragma omp simd
+          for (int64_t j = 0; j < m; ++j) to[t + j] += shares[j];
+        }
+      }
       for (int64_t j = 0; j < ow; ++j) {
+        if (j == sliding.first) j = sliding.last;
+        if (j == ow) break;
         const T g = share(i, j);
         for (int64_t b = w[j].begin; b < w[j].end; ++b) columns[b] += g;
       }
