@@ -76,22 +76,19 @@ def embedding_bag(
             input = input[: starts[-1]]
             per_sample_weights = None if per_sample_weights is None else per_sample_weights[: starts[-1]]
     index = input.reshape(-1)
-    changed = bool(max_norm or scale_grad_by_freq or sparse)
     if mode != "max" and weight.dtype in (_C.float32, _C.float64) and not _C.has_override(input, weight, per_sample_weights):
         try:
-            if not changed and padding_idx is None and index.dtype in _WHOLE:
-                return _product(weight, index, ends, mode, None, per_sample_weights)
-            rows = embedding(index, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse) if changed else None
-            if rows is None:
+            rows = weight
+            if max_norm or scale_grad_by_freq or sparse:
+                rows = embedding(index, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+            elif padding_idx is not None or index.dtype not in _WHOLE:
                 embedding(index[:0], weight, padding_idx)  # checks the arguments
             used = None if padding_idx is None else index != padding_idx % weight.shape[0]
-            if rows is not None:
-                index = ops.arange(index.shape[0])
-            return _product(weight if rows is None else rows, index, ends, mode, used, per_sample_weights)
+            return _product(rows, index if rows is weight else ops.arange(index.shape[0]), ends, mode, used, per_sample_weights)
         except (ValueError, IndexError):
             if offsets is not None:
                 _starts(name, offsets, input.shape[0], include_last_offset)
-            _inside(name, index if not changed else input, weight.shape[0])
+            _inside(name, input, weight.shape[0])
             raise
     if mode != "max" and offsets is not None:
         _starts(name, offsets, input.shape[0], include_last_offset)
