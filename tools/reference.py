@@ -42,6 +42,7 @@ MODULES = (
     "flambeau.random", "flambeau.quasirandom", "flambeau.multiprocessing", "flambeau.futures", "flambeau.monitor", "flambeau.jit",
     "flambeau.hub", "flambeau.ao.quantization", "flambeau.cuda", "flambeau.cpu", "flambeau.accelerator", "flambeau.distributed",
     "flambeau.export", "flambeau.onnx", "flambeau.array_api", "flambeau.array_api.linalg", "flambeau.array_api.fft",
+    "flambeau.backends.winograd",
 )  # fmt: skip
 
 # Public modules without one, by what their names begin with.

@@ -21,6 +21,7 @@
 #include "bindings/shared_memory.h"
 #include "bindings/sparse.h"
 #include "bindings/types.h"
+#include "ops/conv/winograd.h"
 #include "ops/fft/fft.h"
 #include "ops/linalg/lapack.h"
 #include "storage/allocator.h"
@@ -260,6 +261,8 @@ void init_functions(nb::module_& m) {
     return nb::steal(wrap(from_channel_rows(plain_tensor(rows.ptr(), "from_channel_rows", "rows"), to_dims(sizes.ptr(), "from_channel_rows", "sizes", 0))));
   });
   m.def("set_deferred_layout", [](bool on) { set_layout_mode(on ? LayoutMode::Deferred : LayoutMode::Plain); });
+  m.def("set_winograd", [](bool on) { conv::set_winograd_enabled(on); });
+  m.def("get_winograd", [] { return conv::winograd_enabled(); });
   m.def("get_deferred_layout", [] { return layout_mode() == LayoutMode::Deferred; });
   m.def("prepared_stats", [] {
     const PreparedStats s = prepared_stats();

@@ -135,6 +135,12 @@ FIRST: dict[str, list[dict[str, Any]]] = {
          "bias": False, "dtype": dtype, "transposed": False, "before": before}
         for ci, co, extent, before in ((2, 2, 8, True), (8, 8, 8, True), (3, 48, 224, False), (3, 64, 112, False), (3, 48, 57, True), (17, 48, 57, False), (64, 128, 57, True), (24, 80, 57, True), (40, 48, 57, True))
         for dtype in ("float32", "bfloat16")
+    ] + [
+        {"rank": 2, "ci": ci, "co": co, "groups": 1, "kernel": 3, "extent": extent, "batch": batch, "stride": 1, "dilation": 1, "padding": padding,
+         "bias": True, "dtype": "float32", "transposed": transposed, "before": True}
+        for ci, co, extent, batch in ((32, 32, 13, 2), (40, 72, 22, 1), (16, 24, 31, 2), (264, 32, 16, 1), (64, 40, 61, 3), (320, 288, 14, 2))
+        for padding in (0, 1)
+        for transposed in (False, True)
     ],
     "pool": [],
     "product": [],

@@ -8,6 +8,7 @@
 #include "ops/conv/depthwise.h"
 #include "ops/conv/narrow.h"
 #include "ops/conv/native.h"
+#include "ops/conv/winograd.h"
 #include "ops/matmul/half.h"
 #include "tensor/raw.h"
 #include "kernel/channel_expand.h"
@@ -126,7 +127,8 @@ void convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, IntL
   if (is_product(shape, x.dtype())) return linear(as_rows(x), as_rows(weight), bias, as_rows(y));
   if (channels_last(x, y)) {
     if (conv::narrow_forward(shape, x, weight, bias, y)) return;
-    if (onednn::conv_forward(shape, true, ChannelRows(x).matrix(), weight, bias, ChannelRows::fresh(y).matrix())) return;
+    const ChannelRows from(x), to = ChannelRows::fresh(y);
+    if (conv::winograd_forward(shape, from, weight, bias, to) || onednn::conv_forward(shape, true, from.matrix(), weight, bias, to.matrix())) return;
   }
   if (use_onednn(Part::Forward, x.dtype(), weight.sizes(), y.sizes(), stride, groups) && onednn::conv_forward(shape, false, x, weight, bias, y)) return;
   const WideOutput out(y);
@@ -169,7 +171,8 @@ void conv_backward_data(const Tensor& dy, const Tensor& weight, IntList, IntList
   if (is_product(shape, dy.dtype())) return mm(as_rows(dy), as_rows(weight), as_rows(dx));
   if (channels_last(dy, dx)) {
     if (conv::narrow_backward_data(shape, dy, weight, dx)) return;
-    if (onednn::conv_backward_data(shape, true, ChannelRows(dy).matrix(), weight, ChannelRows::fresh(dx).matrix())) return;
+    const ChannelRows from(dy), to = ChannelRows::fresh(dx);
+    if (conv::winograd_backward_data(shape, from, weight, to) || onednn::conv_backward_data(shape, true, from.matrix(), weight, to.matrix())) return;
   }
   if (use_onednn(Part::BackwardData, dy.dtype(), weight.sizes(), dy.sizes(), stride, groups) &&
       onednn::conv_backward_data(shape, false, dy, weight, dx))
@@ -205,10 +208,12 @@ void conv_backward_weight(const Tensor& dy, const Tensor& x, IntList, IntList st
   if (conv::is_depthwise_volume(shape, dy.dtype())) return conv::depthwise_backward_weight(shape, dy, x, dw);
   if (is_product(shape, dy.dtype())) return mm(as_rows(dy, true), as_rows(x), as_rows(dw));
   if (channels_last(x, dy)) {
-    if (conv::is_depthwise_plane(shape, dy.dtype()))
-      return conv::depthwise_plane_weight(shape, static_cast<const float*>(ChannelRows(dy).data()), static_cast<const float*>(ChannelRows(x).data()), dw);
     if (conv::narrow_backward_weight(shape, dy, x, dw)) return;
-    if (onednn::conv_backward_weight(shape, true, ChannelRows(dy).matrix(), ChannelRows(x).matrix(), dw, {})) return;
+    const ChannelRows dy_rows(dy), x_rows(x);
+    if (conv::is_depthwise_plane(shape, dy.dtype()))
+      return conv::depthwise_plane_weight(shape, static_cast<const float*>(dy_rows.data()), static_cast<const float*>(x_rows.data()), dw);
+    if (conv::winograd_backward_weight(shape, dy_rows, x_rows, dw) || onednn::conv_backward_weight(shape, true, dy_rows.matrix(), x_rows.matrix(), dw, {}))
+      return;
   }
   if (use_onednn(Part::BackwardWeight, dy.dtype(), dw.sizes(), dy.sizes(), stride, groups) &&
       onednn::conv_backward_weight(shape, false, dy, x, dw, {}))

@@ -1,11 +1,14 @@
-"""Switches of PyTorch's backends: they can be read and set, and change nothing here. What is no part of this library is not available."""
+"""Switches of PyTorch's backends: they can be read and set, and change nothing here. What is no part of this library is not available.
+
+`winograd` is ours, and does change how convolutions are computed.
+"""
 
 import importlib as _importlib
 import typing as _typing
 
 from flambeau.backends import cuda, cudnn, mkldnn, mps
 
-_LAZY = ("cpu", "cusparselt", "kleidiai", "mha", "miopen", "mkl", "nnpack", "openmp", "opt_einsum", "quantized", "xnnpack")
+_LAZY = ("cpu", "cusparselt", "kleidiai", "mha", "miopen", "mkl", "nnpack", "openmp", "opt_einsum", "quantized", "winograd", "xnnpack")
 
 if _typing.TYPE_CHECKING:
     from flambeau.backends import (
@@ -19,6 +22,7 @@ if _typing.TYPE_CHECKING:
         openmp,
         opt_einsum,
         quantized,
+        winograd,
         xnnpack,
     )
 else:
@@ -35,5 +39,5 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "cpu", "cuda", "cudnn", "cusparselt", "kleidiai", "mha", "miopen", "mkl", "mkldnn", "mps", "nnpack", "openmp", "opt_einsum",
-    "quantized", "xnnpack",
+    "quantized", "winograd", "xnnpack",
 ]  # fmt: skip

@@ -1,0 +1,248 @@
+// The transforms of Note [Winograd]: channels are the lanes of vectors.
+#include "ops/conv/winograd_tiles.h"
+
+namespace fl::kernels::FL_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kVecBytes = 64;
+#elif defined(__AVX__)
+constexpr int kVecBytes = 32;
+#else
+constexpr int kVecBytes = 16;
+#endif
+constexpr int64_t kLanes = kVecBytes / 4;
+constexpr int kIn = kWinogradIn;
+
+typedef float Floats __attribute__((vector_size(kVecBytes)));
+typedef float Loose __attribute__((vector_size(kVecBytes), aligned(4), may_alias));
+
+inline __attribute__((always_inline)) Floats load(const float* p) { return *reinterpret_cast<const Loose*>(p); }
+inline __attribute__((always_inline)) void store(float* p, Floats v) { *reinterpret_cast<Loose*>(p) = v; }
+inline bool is_zero(Floats v) {
+  bool zero = true;
+  for (int64_t l = 0; l < kLanes; ++l) zero = zero && v[l] == 0;
+  return zero;
+}
+
+// Polynomials are known by their values at 0, a, -a, b, -b and infinity.
+constexpr float kA = 0.75f, kB = 1.5f, kA2 = kA * kA, kB2 = kB * kB;
+constexpr float power(float x, int n) { return n == 0 ? 1 : x * power(x, n - 1); }
+// What values of a window are divided by: the products of each point's distances from the others.
+template <bool kScaled>
+constexpr float kAt0 = kScaled ? 1 / (kA2 * kB2) : 1;
+template <bool kScaled>
+constexpr float kAtA = kScaled ? 1 / (2 * kA2 * (kA2 - kB2)) : 1;
+template <bool kScaled>
+constexpr float kAtB = kScaled ? 1 / (2 * kB2 * (kB2 - kA2)) : 1;
+
+// One axis: B'.
+struct Input {
+  static constexpr int kFrom = kIn, kTo = kIn;
+  static inline __attribute__((always_inline)) void run(const Floats* d, Floats* o) {
+    const Floats even_a = d[4] - kB2 * d[2], odd_a = kA * (d[3] - kB2 * d[1]), even_b = d[4] - kA2 * d[2], odd_b = kB * (d[3] - kA2 * d[1]);
+    o[0] = kA2 * kB2 * d[0] + (d[4] - (kA2 + kB2) * d[2]);
+    o[1] = even_a + odd_a;
+    o[2] = even_a - odd_a;
+    o[3] = even_b + odd_b;
+    o[4] = even_b - odd_b;
+    o[5] = kA2 * kB2 * d[1] + (d[5] - (kA2 + kB2) * d[3]);
+  }
+};
+
+// The values of a polynomial of N coefficients: A, or G where scaled.
+template <int N, bool kScaled>
+struct Values {
+  static constexpr int kFrom = N, kTo = kIn;
+  static inline __attribute__((always_inline)) void run(const Floats* y, Floats* o) {
+    Floats even_a = kAtA<kScaled> * y[0], odd_a = kAtA<kScaled> * kA * y[1], even_b = kAtB<kScaled> * y[0], odd_b = kAtB<kScaled> * kB * y[1];
+#pragma GCC unroll 6
+    for (int j = 2; j < N; j += 2) {
+      even_a += kAtA<kScaled> * power(kA, j) * y[j];
+      even_b += kAtB<kScaled> * power(kB, j) * y[j];
+    }
+#pragma GCC unroll 6
+    for (int j = 3; j < N; j += 2) {
+      odd_a += kAtA<kScaled> * power(kA, j) * y[j];
+      odd_b += kAtB<kScaled> * power(kB, j) * y[j];
+    }
+    o[0] = kAt0<kScaled> * y[0];
+    o[1] = even_a + odd_a;
+    o[2] = even_a - odd_a;
+    o[3] = even_b + odd_b;
+    o[4] = even_b - odd_b;
+    o[5] = y[N - 1];
+  }
+};
+
+// The same turned round: A', or G'.
+template <int N, bool kScaled>
+struct Sums {
+  static constexpr int kFrom = kIn, kTo = N;
+  static inline __attribute__((always_inline)) void run(const Floats* m, Floats* y) {
+    const Floats sum_a = m[1] + m[2], difference_a = m[1] - m[2], sum_b = m[3] + m[4], difference_b = m[3] - m[4];
+#pragma GCC unroll 6
+    for (int j = 0; j < N; ++j) {
+      const float of_a = kAtA<kScaled> * power(kA, j), of_b = kAtB<kScaled> * power(kB, j);
+      y[j] = j % 2 ? of_a * difference_a + of_b * difference_b : of_a * sum_a + of_b * sum_b;
+    }
+    y[0] += kAt0<kScaled> * m[0];
+    y[N - 1] += m[5];
+  }
+};
+
+// A matrix of vectors, transformed from both sides: element (i, j) is read by in(i, j), a column at a time, and written by out(i, j, value).
+template <class Axis, class Read, class Write>
+inline __attribute__((always_inline)) void both_sides(Read in, Write out) {
+  constexpr int kFrom = Axis::kFrom, kTo = Axis::kTo;
+  Floats half[kTo][kFrom];
+#pragma GCC unroll 6
+  for (int j = 0; j < kFrom; ++j) {
+    Floats from[kFrom], to[kTo];
+#pragma GCC unroll 6
+    for (int i = 0; i < kFrom; ++i) from[i] = in(i, j);
+    Axis::run(from, to);
+#pragma GCC unroll 6
+    for (int i = 0; i < kTo; ++i) half[i][j] = to[i];
+  }
+#pragma GCC unroll 6
+  for (int i = 0; i < kTo; ++i) {
+    Floats to[kTo];
+    Axis::run(half[i], to);
+#pragma GCC unroll 6
+    for (int j = 0; j < kTo; ++j) out(i, j, to[j]);
+  }
+}
+
+// A tile's place: of `size` rows and columns those [r0, r1) and [c0, c1) are within the image.
+struct Place {
+  int64_t at, r0, r1, c0, c1;  // `at`: of its first element, which may be outside
+};
+Place place_of(const WinogradGrid& g, int64_t tile, int64_t size) {
+  const int64_t column = tile % g.columns, row = (tile /= g.columns) % g.rows, column_class = (tile /= g.rows) % g.classes,
+                row_class = (tile /= g.classes) % g.classes, plane = (tile /= g.classes) % g.planes * g.plane_step + g.plane_first, sample = tile / g.planes;
+  const int64_t tile_step = winograd_out(g.taps) * g.step, y = row * tile_step + row_class - g.top, x = column * tile_step + column_class - g.left;
+  // Positions before `end`, of those that begin at `from`.
+  const auto before = [&](int64_t from, int64_t end) {
+    const int64_t count = end <= from ? 0 : (end - from + g.step - 1) / g.step;
+    return count < size ? count : size;
+  };
+  const bool there = plane >= 0 && plane < g.depth;
+  return {(((sample * g.depth + plane) * g.height + y) * g.width + x) * g.channels, before(y, 0), there ? before(y, g.height) : 0, before(x, 0), before(x, g.width)};
+}
+
+template <class Axis>
+void tiles(const WinogradGrid& g, const float* x, int64_t t0, int64_t t1, const WinogradTiles& to) {
+  constexpr int kFrom = Axis::kFrom;
+  const int64_t row = g.step * g.width * g.channels, column = g.step * g.channels;
+  for (int64_t t = t0; t < t1; ++t) {
+    const Place p = place_of(g, t, kFrom);
+    const bool inside = p.r0 == 0 && p.r1 == kFrom && p.c0 == 0 && p.c1 == kFrom;
+    for (int64_t c = 0; c < g.channels; c += kLanes) {
+      const float* from = x + p.at + c;
+      float* out = to.data + t * to.row + c;
+      const auto write = [&](int i, int j, Floats v) { store(out + (i * kIn + j) * to.plane, v); };
+      if (inside)
+        both_sides<Axis>([&](int i, int j) { return load(from + i * row + j * column); }, write);
+      else
+        both_sides<Axis>([&](int i, int j) { return i >= p.r0 && i < p.r1 && j >= p.c0 && j < p.c1 ? load(from + i * row + j * column) : Floats{}; }, write);
+    }
+  }
+}
+
+template <int N>
+bool outputs(const WinogradGrid& g, const WinogradTiles& from, int64_t t0, int64_t t1, int64_t c0, int64_t c1, const float* bias, float* y) {
+  Floats seen{};
+  const int64_t row = g.step * g.width * g.channels, column = g.step * g.channels;
+  for (int64_t t = t0; t < t1; ++t) {
+    const Place p = place_of(g, t, N);
+    for (int64_t c = c0; c < c1; c += kLanes) {
+      const Floats add = bias ? load(bias + c) : Floats{};
+      const float* in = from.data + t * from.row + c;
+      float* to = y + p.at + c;
+      both_sides<Sums<N, false>>([&](int i, int j) { return load(in + (i * kIn + j) * from.plane); },
+                                 [&](int i, int j, Floats v) {
+                                   v += add;
+                                   if (i >= p.r1 || j >= p.c1) return;
+                                   seen += v * 0.f;
+                                   store(to + i * row + j * column, v);
+                                 });
+    }
+  }
+  return is_zero(seen);
+}
+
+template <int N>
+void weights(const WinogradWindow& window, const float* w, int64_t n_step, int64_t r_step, int64_t columns, int64_t width, int64_t rows, float* u, int64_t plane) {
+  float taps[N * N][kLanes];
+  for (int64_t r = 0; r < rows; ++r, u += width)
+    for (int64_t n0 = 0; n0 < width; n0 += kLanes) {
+      for (int64_t l = 0; l < kLanes; ++l) {
+        const float* from = w + (n0 + l) * n_step + r * r_step;
+        for (int k = 0; k < N * N; ++k) taps[k][l] = n0 + l < columns && window.at[k] >= 0 ? from[window.at[k]] : 0.f;
+      }
+      both_sides<Values<N, true>>([&](int i, int j) { return load(taps[i * N + j]); }, [&](int i, int j, Floats v) { store(u + (i * kIn + j) * plane + n0, v); });
+    }
+}
+
+template <int N>
+bool gradients(const WinogradWindow& window, const WinogradTiles& s, int64_t c0, int64_t c1, int64_t columns, float* dw, int64_t n_step, int64_t c_step) {
+  Floats seen{};
+  float taps[N * N][kLanes];
+  for (int64_t c = c0; c < c1; ++c) {
+    const float* row = s.data + c * s.row;
+    for (int64_t n0 = 0; n0 < columns; n0 += kLanes) {
+      both_sides<Sums<N, true>>([&](int i, int j) { return load(row + (i * kIn + j) * s.plane + n0); },
+                                [&](int i, int j, Floats v) {
+                                  seen += v * 0.f;
+                                  store(taps[i * N + j], v);
+                                });
+      for (int64_t l = 0; l < kLanes; ++l) {
+        float* to = dw + (n0 + l) * n_step + c * c_step;
+        for (int k = 0; k < N * N; ++k)
+          if (window.at[k] >= 0) to[window.at[k]] = taps[k][l];
+      }
+    }
+  }
+  return is_zero(seen);
+}
+
+}  // namespace
+
+void winograd_input_f32(const WinogradGrid& g, const float* x, int64_t t0, int64_t t1, const WinogradTiles& to) { tiles<Input>(g, x, t0, t1, to); }
+
+void winograd_spread_f32(const WinogradGrid& g, const float* dy, int64_t t0, int64_t t1, const WinogradTiles& to) {
+  switch (g.taps) {
+    case 2: return tiles<Values<5, false>>(g, dy, t0, t1, to);
+    case 3: return tiles<Values<4, false>>(g, dy, t0, t1, to);
+    default: return tiles<Values<2, false>>(g, dy, t0, t1, to);
+  }
+}
+
+bool winograd_output_f32(const WinogradGrid& g, const WinogradTiles& from, int64_t t0, int64_t t1, int64_t c0, int64_t c1, const float* bias, float* y) {
+  switch (g.taps) {
+    case 2: return outputs<5>(g, from, t0, t1, c0, c1, bias, y);
+    case 3: return outputs<4>(g, from, t0, t1, c0, c1, bias, y);
+    default: return outputs<2>(g, from, t0, t1, c0, c1, bias, y);
+  }
+}
+
+void winograd_weight_f32(const WinogradWindow& window, const float* w, int64_t n_step, int64_t r_step, int64_t columns, int64_t width, int64_t rows, float* u,
+                         int64_t plane) {
+  switch (window.taps) {
+    case 2: return weights<2>(window, w, n_step, r_step, columns, width, rows, u, plane);
+    case 3: return weights<3>(window, w, n_step, r_step, columns, width, rows, u, plane);
+    default: return weights<5>(window, w, n_step, r_step, columns, width, rows, u, plane);
+  }
+}
+
+bool winograd_gradient_f32(const WinogradWindow& window, const WinogradTiles& s, int64_t c0, int64_t c1, int64_t columns, float* dw, int64_t n_step,
+                           int64_t c_step) {
+  switch (window.taps) {
+    case 2: return gradients<2>(window, s, c0, c1, columns, dw, n_step, c_step);
+    case 3: return gradients<3>(window, s, c0, c1, columns, dw, n_step, c_step);
+    default: return gradients<5>(window, s, c0, c1, columns, dw, n_step, c_step);
+  }
+}
+
+}  // namespace fl::kernels::FL_ISA
