@@ -356,6 +356,7 @@ void check_inplace(const char* op, const Tensor& x) {
 void rebase_history(const Tensor& x, Ref<Node> node) {
   constexpr const char* kWhat = "it gives a tensor that lives on a history, by writing to it";
   graph::note_change(x, kWhat);
+  graph::note_object_change(x);
   TensorImpl& impl = *x.impl();
   if (impl.base && follows_base(impl)) {
     const Tensor base(impl.base);

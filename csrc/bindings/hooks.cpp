@@ -197,12 +197,13 @@ HookRemover register_tensor_hook(nb::handle tensor, nb::callable fn) {
   const Ref<Node> node = grad_fn(x);
   if (!node) return add_leaf_hook(x, &AutogradMeta::hooks, fn.ptr());
   graph::note_change(x, kHooked);
+  const bool noted = graph::note_object_change(x);
   auto hook = make_ref<PyTensorHook>(fn.ptr());
   NodeHooks& hooks = node->need_hooks();
   const std::lock_guard lock(node->mutex());
   drop_removed<PyTensorHook>(hooks.tensor);
   hooks.tensor.push_back({next_hook_id(), meta_of(x)->output_nr, hook});
-  return {hook->fn.cell(), {}};
+  return {hook->fn.cell(), {}, noted};
 }
 
 HookRemover register_post_accumulate_hook(nb::handle tensor, nb::callable fn) {
@@ -219,6 +220,7 @@ void retain_grad(nb::handle tensor) {
   const Ref<Node> node = grad_fn(x);
   if (!node || std::exchange(ensure_meta(x).retains_grad, true)) return;
   graph::note_change(x, kHooked);
+  graph::note_object_change(x);
   auto weak = Ref<WeakTensor>::share(&weak_of(x));
   NodeHooks& hooks = node->need_hooks();
   const std::lock_guard lock(node->mutex());
@@ -233,7 +235,8 @@ HookRemover add_node_hook(Node& node, PyObject* fn, bool pre) {
   const std::lock_guard lock(node.mutex());
   drop_removed<PyNodeHook>(hooks.node);
   hooks.node.emplace_back(next_hook_id(), hook);
-  return {hook->fn.cell(), {}};
+  graph::note_object_change();  // of whichever tensors the node is the history
+  return {hook->fn.cell(), {}, true};
 }
 
 void HookRemover::remove() {
@@ -241,6 +244,7 @@ void HookRemover::remove() {
     graph::note_change(x, "it removes a hook of a tensor that lives on");
     graph::note_object_change(x);
   }
+  if (std::exchange(noted, false)) graph::note_object_change();
   leaf = {};
   callable->clear();
 }

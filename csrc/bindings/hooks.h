@@ -54,6 +54,7 @@ struct PyNodeMetadata final : NodeMetadata {
 struct HookRemover {
   Ref<Callable> callable;
   Ref<WeakTensor> leaf;  // of a leaf's hooks: programs that go through the leaf are to notice
+  bool noted = false;    // of other hooks: programs were told of it
   void remove();
 };
 

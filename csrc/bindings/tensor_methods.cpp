@@ -87,7 +87,10 @@ PyObject* m_detach_(PyObject* self, PyObject*) {
     TensorImpl& x = *tensor_of(self).impl();
     if (x.base && x.view_tracks_base && x.base->requires_grad)
       raise<AutogradError>("detach_: a view can not be detached in place; use detach()");
-    if (x.requires_grad) graph::note_change(tensor_of(self), "it detaches a tensor that lives on");
+    if (x.requires_grad) {
+      graph::note_change(tensor_of(self), "it detaches a tensor that lives on");
+      graph::note_object_change(tensor_of(self));
+    }
     if (AutogradMeta* meta = static_cast<AutogradMeta*>(x.meta.get())) {
       meta->grad_fn = nullptr;
       meta->output_nr = 0;

@@ -53,8 +53,12 @@ namespace fl::graph {
 // compared with a new recording.
 extern std::atomic<uint64_t> objects_version;
 // To be called before x becomes one that ops treat otherwise: other memory, another size, with or without gradients.
-inline void note_object_change(const Tensor& x) {
-  if (x.storage().is_fixed()) objects_version.fetch_add(1, std::memory_order_relaxed);
+inline void note_object_change() { objects_version.fetch_add(1, std::memory_order_relaxed); }
+// Says whether a recording may know x.
+inline bool note_object_change(const Tensor& x) {
+  const bool known = x.storage().is_fixed();
+  if (known) note_object_change();
+  return known;
 }
 
 class Program final : public RefCounted {
