@@ -26,27 +26,33 @@ class Again(Protocol):
         """The replay is done."""
 
 
+class Noted(list[Again]):
+    """What happened in a call."""
+
+    why: str | None = None  # it can not be replayed
+
+
 class _Here(threading.local):
-    noted: list[Again] | None = None
+    noted: Noted | None = None
 
 
 _here = _Here()
 
 
 @contextlib.contextmanager
-def noting() -> Iterator[list[Again]]:
+def noting() -> Iterator[Noted]:
     """While a call is recorded to be replayed: the list of what happens in it."""
     before = _here.noted
-    _here.noted = []
+    _here.noted = Noted()
     try:
         yield _here.noted
     finally:
         _here.noted = before
 
 
-def noted() -> list[Again]:
+def noted() -> Noted:
     """What happened so far in the call that is going on, to be added to."""
-    return _here.noted if _here.noted is not None else []
+    return _here.noted if _here.noted is not None else Noted()
 
 
 @contextlib.contextmanager

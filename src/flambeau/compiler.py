@@ -37,6 +37,7 @@ from flambeau._compiler_marks import (
     switches,
 )
 from flambeau._warn import warn
+from flambeau.autograd.modes import no_grad
 
 __all__ = [
     "CompileError", "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "explain",
@@ -243,6 +244,11 @@ def _unshared() -> int:
     return next(iter(_references([Tensor()]).values()))
 
 
+def _is_look(y: Tensor, base: Tensor) -> bool:
+    """Whether a view is made of its base by sizes and strides, or of its real numbers."""
+    return y.dtype is base.dtype or (base.dtype.is_complex and y.dtype is base.dtype.to_real())
+
+
 class _Place:
     """Stands for a tensor in the form of a result."""
 
@@ -253,33 +259,36 @@ class _Place:
 # ---- replay
 
 
-_View = tuple[int, int, tuple[Any, Any, int]]  # which one made, of what (as `given` says), and how it lies
+_Lies = tuple[Any, Any, int]  # sizes, strides, offset
+_View = tuple[int, _Lies, bool]  # of what (as `given` says), how it lies, and whether of its real numbers
 
 
 class _Entry:
     """What is known about calls of one key and one geometry."""
 
-    __slots__ = ("again", "calls", "confirmed", "form", "given", "program", "version", "views")
+    __slots__ = ("again", "alone", "calls", "confirmed", "form", "given", "program", "version", "views")
 
     def __init__(
         self, program: _C.graph.Program, form: Any, given: list[int], views: list[_View], again: list[_replay.Again], version: int
     ) -> None:
         self.program = program
         self.form = form           # of the result
-        self.given = given         # per tensor of the result: which argument it is, or -1 - k for the k-th that a run makes
-        self.views = views         # those of them that are views of arguments or of other results
+        self.given = given         # per tensor of the result: which argument it is, or -1 - k for the k-th that a run makes; views follow
+        self.views = views         # what is a view of an argument or of what a run makes
         self.again = again         # what Python does beside at each call
         self.version = version     # of objects that ops were given by: another one means to look again
         self.confirmed = False
         self.calls = 0
+        # Which tensor that a run makes is the result and all that there is to do, as most often: -1 where there is more.
+        self.alone = -1 - given[0] if type(form) is _Place and given[0] < 0 and not views and not again else -1
 
     def result(self, tensors: list[Tensor], made: list[Tensor]) -> Any:
         """What the function returns, of its arguments and what a run made."""
         if self.views:
             made = [*made]
-        for k, base, geometry in self.views:  # so that what is written into them by differentiable ops is known to the base
+        for base, geometry, real in self.views:  # so that what is written into them by differentiable ops is known to the base
             of = tensors[base] if base >= 0 else made[-1 - base]
-            made[k] = (of if of.dtype is made[k].dtype else _C.ops.view_as_real(of)).as_strided(*geometry)
+            made.append((_C.ops.view_as_real(of) if real else of).as_strided(*geometry))
         if type(self.form) is _Place:
             g = self.given[0]
             return tensors[g] if g >= 0 else made[-1 - g]
@@ -297,6 +306,7 @@ class _Entry:
             for a in self.again:
                 begun.append(a)
                 if not a.begin():
+                    self.version = -1  # what is recorded now may differ
                     break
             else:
                 out = self.program.run(tensors)
@@ -309,13 +319,19 @@ class _Entry:
         return out
 
 
+@functools.cache
+def _planner() -> types.ModuleType:
+    from flambeau.graph._plan import _arena
+
+    return _arena
+
+
 def _place(program: _C.graph.Program) -> None:
     """Puts the program's own buffers into an arena."""
-    from flambeau.graph._plan._arena import Box, place, round_up
-
+    plan = _planner()
     lives = program.lives()
-    boxes = [Box(first, last, round_up(nbytes, 64)) for _, nbytes, first, last in lives]
-    total, offsets = place(boxes, 64)
+    boxes = [plan.Box(first, last, plan.round_up(nbytes, 64)) for _, nbytes, first, last in lives]
+    total, offsets = plan.place(boxes, 64)
     program.place([(life[0], offset) for life, offset in zip(lives, offsets, strict=True)], total)
 
 
@@ -364,6 +380,7 @@ class _Weighed:
         self.plain, self.size = plain, _size(args, kwargs)
 
 
+_UNSEEN = "it returns a tensor that it neither got nor made"  # or one that no op has seen
 _KEEPS = "it keeps an argument or a view of it (in a list, an attribute)"
 
 
@@ -394,6 +411,7 @@ class _Compiled:
         self.entries: OrderedDict[Any, list[_Entry]] = OrderedDict()
         self.refused: str | None = None
         self.failures = self.kept = self.gone = 0
+        self.touches = False  # what it returns, since it returns what no op has seen
 
     def __get__(self, instance: Any, owner: type) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -413,10 +431,13 @@ class _Compiled:
         if not self.replay or self.refused or _C.graph.recording():
             return self._recorded(args, kwargs)
         try:
-            key, tensors = _key(args, kwargs)
+            call, tensors = _C.graph.call_key(args, kwargs, _described)
         except (_Unfit, TypeError, RecursionError) as fault:
             self._refuse(str(fault))
             return self(*args, **kwargs)
+        key: Any = call
+        if (device := _C.new_device()) is not None and key is not None:  # as _key() has it
+            key = (key, str(device))
         if key is None or _C.saved_hooks() is not None:  # a TorchFunctionMode, or hooks of what is saved, have to see every op
             return self._recorded(args, kwargs)
         version = _C.graph.objects_version()
@@ -428,12 +449,13 @@ class _Compiled:
             entry.calls += 1
             if entry.calls & (entry.calls - 1) == 0:
                 break  # likewise
-            out = entry.run(tensors)
+            alone = entry.alone
+            out = entry.run(tensors) if alone < 0 else entry.program.run(tensors)
             if out is None:
                 entry.calls -= 1
                 continue
             _counts["replayed"] += 1
-            return entry.result(tensors, out)
+            return entry.result(tensors, out) if alone < 0 else out[alone]
         return self._record(key, tensors, args, kwargs)
 
     def _recorded(self, args: Any, kwargs: Any) -> Any:
@@ -467,6 +489,7 @@ class _Compiled:
 
     def _record(self, key: Any, tensors: list[Tensor], args: Any, kwargs: Any) -> Any:
         """A call that Python runs, and whose recording is kept or compared."""
+        _planner()  # before the call, since to import needs memory
         why, final, entry = "", False, None
         entries = self.entries.setdefault(key, [])
         with contextlib.suppress(KeyError):  # here and below: another thread may have taken it out meanwhile
@@ -474,40 +497,50 @@ class _Compiled:
         version = _C.graph.objects_version()
         fitting = [e for e in entries if e.program.takes(tensors)]  # now: the call may change what they look at
         foreign = [e.program.foreign(tensors) for e in fitting]
-        unshared, held, attributes = _unshared(), _references([args, kwargs]), _attributes(tensors)
+        ready = [all(a.ready() for a in e.again) for e in fitting]  # not where an optimizer's state was loaded, say
+        bases = [t._base for t in tensors]
+        unshared, held, attributes = _unshared(), _references([args, kwargs, bases]), _attributes(tensors)
         owners = _C.graph.owners(tensors, [])
         for e in entries:
             e.program.rest()  # the call needs the memory
         with lazy(activation_memory_budget=self.budget), _replay.checks_later(), _replay.noting() as again:
             _C.graph.watch()
-            values = [args, kwargs, self.function(*args, **kwargs)]
+            values = [args, kwargs, bases, self.function(*args, **kwargs)]
             try:
-                entry = self._capture(tensors, values[2], again, version, set(held))
+                entry = self._capture(tensors, values[3], again, version, set(held))
                 self._check_keepers(values, held, unshared)
                 self._check_arguments(key, tensors, args, kwargs)
-                if any(now > then for now, then in zip(_C.graph.owners(tensors, _tensors(values[2], [], set(held))), owners, strict=True)):
+                if any(now > then for now, then in zip(_C.graph.owners(tensors, _tensors(values[3], [], set(held))), owners, strict=True)):
                     raise ValueError(_KEEPS)
                 if _attributes(tensors) != attributes:
                     raise ValueError("it sets attributes of a tensor among its arguments")
+            except MemoryError:  # for what is kept; the call itself is as good as done
+                why = "there is no memory for its program"
             except (_Unfit, ValueError) as fault:
+                if str(fault) == _UNSEEN and not self.touches:
+                    self.touches = True
+                    return values[3]
                 at = _C.graph.interruption()
-                why = f"{fault}" + (f" ({at[1]})" if at and at[1] else "")
+                why = again.why or f"{fault}" + (f" ({at[1]})" if at and at[1] else "")
                 final = at is not None or isinstance(fault, _Unfit)
-        result = values[2]
+        result = values[3]
         if why or entry is None:
             self.kept += why == _KEEPS
             # another thread may hold the argument for a while
             if why != _KEEPS or threading.active_count() == 1 or self.kept > 4 * self.TRIES:
                 self._fail(why, final)
             return result
-        for old, before in zip(fitting, foreign, strict=True):
+        for old, before, as_it_was in zip(fitting, foreign, ready, strict=True):
             if old.program.foreign(tensors) != before:
                 self._fail("memory that NumPy or another library shares changed while it ran", final=True)
                 return result
             other = old.program.difference(entry.program)
             if other is None and old.given == entry.given and old.views == entry.views and repr(old.form) == repr(entry.form):
                 if not old.confirmed:
-                    _place(entry.program)
+                    try:
+                        _place(entry.program)
+                    except MemoryError:
+                        return result
                     entry.confirmed = True
                     with contextlib.suppress(ValueError):
                         entries[entries.index(old)] = entry
@@ -520,7 +553,7 @@ class _Compiled:
                 entries.remove(old)
             if old.version == version:
                 where = f"op {other[0]} ({other[1]}) at {other[2] or 'an unknown line'}" if other else "its result"
-                self._fail(f"two calls with equal arguments differ in {where}", final=old.confirmed)
+                self._fail(f"two calls with equal arguments differ in {where}", final=old.confirmed and as_it_was)
                 if self.refused:
                     return result
         entries.append(entry)
@@ -543,25 +576,40 @@ class _Compiled:
     def _capture(self, tensors: list[Tensor], result: Any, again: list[_replay.Again], version: int, holders: set[int]) -> _Entry:
         outs = _tensors(result, [], holders)
         places: dict[int, int] = {id(t): i for i, t in reversed([*enumerate(tensors)])}
-        made: list[Tensor] = []
-        for y in outs:  # one that is returned twice is one object at each call
-            if places.setdefault(id(y), -1 - len(made)) == -1 - len(made):
-                made.append(y)
-        program = _C.graph.capture(tensors, made, self.fold, self.budget)
-        views: list[_View] = []
         outer = [t._base for t in tensors]  # kept, so that no other object gets their ids
         under = {id(b): i for i, b in reversed([*enumerate(outer)]) if b is not None}
-        for k, y in enumerate(made):
+        distinct = {id(y): y for y in outs if id(y) not in places}  # one that is returned twice is one object at each call
+        known = {*places, *under, *distinct}
+        made: list[Tensor] = []
+        looks: list[tuple[Tensor, Tensor]] = []
+        for y in distinct.values():
             base = y._base
-            given = places.get(id(base), under.get(id(base), -1 - k))
-            if given != -1 - k:
-                of = tensors[given] if given >= 0 else made[-1 - given]
-                if y.dtype is of.dtype or (of.dtype.is_complex and y.dtype is of.dtype.to_real()):
-                    views.append((k, given, (y.shape, y.stride(), y.storage_offset())))
+            if base is None or not _is_look(y, base) or (base.requires_grad and not (y.requires_grad and id(base) in known)):
+                made.append(y)
+                continue
+            looks.append((y, base))
+            if id(base) not in known:  # comes along, unseen
+                known.add(id(base))
+                made.append(base)
+        # Views of what is made are told to the program, too, which counts who has its memory, and so are those with a history.
+        made += [y for y, base in looks if y.requires_grad or (id(base) not in places and id(base) not in under)]
+        for n, y in enumerate(made):
+            places[id(y)] = -1 - n
+        views: list[_View] = []
+        for y, base in looks:
+            places[id(y)] = -1 - len(made) - len(views)
+            of = places.get(id(base), under.get(id(base), 0))
+            views.append((of, (y.shape, y.stride(), y.storage_offset()), y.dtype is not base.dtype))
+        if self.touches:
+            with no_grad():
+                for y in made:
+                    y.clone()  # tells of its memory; nobody reads the copy, so that none is made
+        program = _C.graph.capture(tensors, made, self.fold, self.budget)
         return _Entry(program, _filled(result, repeat(_Place())), [places[id(y)] for y in outs], views, again, version)
 
     def _check_keepers(self, values: list[Any], before: dict[int, int], unshared: int) -> None:
         """Refuses a call that keeps what it returns, or an argument, since a replay gives nothing to whom it keeps it for."""
+        values.append([y._base for y in _tensors(values[-1], [], set())])
         for key, n in _references(values).items():
             if n > before.get(key, unshared):
                 raise ValueError(_KEEPS if key in before else "what it returns lives on elsewhere, too (in a list, an attribute)")

@@ -508,3 +508,97 @@ def test_hooks_of_arguments_are_noticed():
             x.register_hook(lambda g, i=i: g * i)
         step(x)
         assert x.grad.tolist() == [2.0 * (i if i in (6, 7) else 1)] * 3
+
+
+WITH_TENSORS = {
+    "sgd": lambda p, lr: fl.optim.SGD(p, lr, momentum=0.9, weight_decay=fl.tensor(0.01)),
+    "adam": lambda p, lr: fl.optim.Adam(p, lr, betas=(fl.tensor(0.9), fl.tensor(0.99))),
+    "adamw": lambda p, lr: fl.optim.AdamW(p, lr),
+    "rmsprop": lambda p, lr: fl.optim.RMSprop(p, lr),
+    "adagrad": lambda p, lr: fl.optim.Adagrad(p, lr),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITH_TENSORS)
+@pytest.mark.parametrize("change", ["none", "written", "schedule", "replaced", "numpy"])
+def test_options_that_are_tensors(name, change):
+    """Each step looks at them again, and at those that NumPy writes, too."""
+
+    def make(params):
+        there = fl.tensor(0.1)
+        if change == "numpy":
+            there.numpy()
+        return WITH_TENSORS[name](params, there)
+
+    def between(i, net, optimizer):
+        (group,) = optimizer.param_groups
+        if change == "written":
+            group["lr"].fill_(0.1 / (i + 1))
+        elif change == "schedule":
+            fl.optim.lr_scheduler.ExponentialLR(optimizer, 0.9).step()
+        elif change == "replaced":
+            group["lr"] = fl.tensor(0.1 / (i + 1)) if i % 3 else 0.02
+        elif change == "numpy":
+            group["lr"].numpy()[...] = 0.1 / (i + 1)
+
+    same_everywhere(make, plain, between)
+
+
+def test_a_learning_rate_that_the_step_writes():
+    rates = []
+
+    def make(params):
+        rates[:] = [fl.tensor(0.1)]
+        return fl.optim.SGD(params, rates[0])
+
+    def before(net, optimizer):
+        step = plain(net, optimizer)
+        return lambda x, y: (rates[0].mul_(0.9), step(x, y))[1]
+
+    def behind(net, optimizer):
+        step = plain(net, optimizer)
+        return lambda x, y: (step(x, y), rates[0].mul_(0.9))[0]
+
+    assert "an option (a learning rate that is a tensor) that the call has written" in fl.compiler.explain(same_everywhere(make, before, replayed=False))
+    same_everywhere(make, behind)
+
+
+def test_an_optimizer_whose_state_is_loaded_goes_on():
+    def loaded(i, net, optimizer):
+        if i == 7:
+            optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+
+    step = same_everywhere(OPTIMIZERS["adam"], plain, loaded)
+    assert "because" not in fl.compiler.explain(step)
+
+
+def _set_groups(optimizer, groups):
+    optimizer.param_groups = groups
+
+
+CHANGES = {
+    "a group goes": lambda o: o.param_groups.pop(),
+    "the first goes": lambda o: o.param_groups.pop(0),
+    "all go": lambda o: o.param_groups.clear(),
+    "other groups": lambda o: _set_groups(o, o.param_groups[1:]),
+    "other order": lambda o: o.param_groups.reverse(),
+    "a copy": lambda o: _set_groups(o, [dict(g) for g in o.param_groups]),
+    "a parameter goes": lambda o: o.param_groups[0]["params"].pop(),
+    "one comes": lambda o: o.add_param_group({"params": [nn.Parameter(fl.ones(2))]}),
+    "momentum": lambda o: [g.update(momentum=0.9, dampening=0.5) for g in o.param_groups],
+    "a step of its own": lambda o: setattr(o, "step", lambda: None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changes_of_an_optimizer_between_steps(name):
+    def make(params):
+        params = list(params)
+        return fl.optim.SGD([{"params": params[:2]}, {"params": params[2:], "lr": 0.03}], 0.1)
+
+    def between(i, net, optimizer):
+        if i == 8:  # two replays follow
+            CHANGES[name](optimizer)
+
+    step = same_everywhere(make, plain, between)
+    assert "because" not in fl.compiler.explain(step)

@@ -11,10 +11,11 @@ deferred (docs/lazy.md), so that a write from here needs to ask nobody.
 from __future__ import annotations
 
 import operator
+import threading
 from array import array
 from typing import Any, Literal, cast
 
-from flambeau import _C
+from flambeau import _C, _replay
 from flambeau._C import Tensor
 
 
@@ -53,6 +54,33 @@ def number_of(value: Any) -> float:
     """What a state has, a tensor or not, as a number."""
     memory = _own(value)
     return float(value if memory is None else memory[()])
+
+
+def option_of(value: Any) -> float:
+    """A group's option, a tensor or not, as a number.
+
+    While a call is recorded to be replayed another thread reads the tensor: that interrupts a recording that is to write it, and no other.
+    A step that is replayed reads it anew, before all that the call writes.
+    """
+    if not isinstance(value, Tensor) or not _C.graph.watched():
+        return float(value)
+    found: list[Any] = []
+
+    def read() -> None:
+        try:
+            found.append(float(value))
+        except BaseException as error:
+            found.append(error)
+
+    interrupted = _C.graph.interruption() is not None
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+    if not interrupted and _C.graph.interruption() is not None:
+        _replay.noted().why = "an optimizer reads an option (a learning rate that is a tensor) that the call has written"
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]  # type: ignore[no-any-return]
 
 
 class Numbers:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from flambeau import _C, _replay
 from flambeau._C import Tensor
 from flambeau.autograd import no_grad
-from flambeau.optim._numbers import Column, Numbers, number_of
+from flambeau.optim._numbers import Column, Numbers, number_of, option_of
 
 Entries = dict[str, Any]  # the options of a group, or the state of a parameter
 
@@ -26,6 +26,7 @@ class Owner(Protocol):
     """What a plan asks of its optimizer."""
 
     state: dict[Any, Entries]
+    _fl_groups: list[Entries]
     _fl_stepped: Stepped | None
     _fl_plans: dict[tuple[int, int], Plan]
     _fl_numbers: dict[tuple[tuple[int, int], str], Numbers]
@@ -60,6 +61,8 @@ class Plan:
         """Does a fused step; while one is replayed, tells it the numbers that it is to go on with."""
         optimizer = self._optimizer()
         stepped = optimizer._fl_stepped if optimizer is not None else None
+        if stepped is not None:
+            options = tuple(option_of(option) if isinstance(option, Tensor) else option for option in options)
         if not self.plain:
             if stepped is not None:
                 _C.graph.interrupt("an optimizer steps over tensors of subclasses")
@@ -139,6 +142,15 @@ class Plan:
         """Adds one to every 'step' and returns them."""
         return self.column("step").count()
 
+    def drop_newer(self, optimizer: Owner, sizes: list[int]) -> None:
+        """Takes out of the states what has come to the entries that they had."""
+        for param, entries, size in zip(self.params, self.states, sizes):
+            while len(entries) > size:
+                entries.popitem()
+            if not entries and optimizer.state.get(param) is entries:
+                del optimizer.state[param]
+        self.share()
+
     def kept(self) -> list[tuple[Column, list[float]]]:
         """All its numbers as they are, to be written again."""
         columns = [self.column(name) for name in list(self._columns)]
@@ -150,6 +162,9 @@ class Stepped:
 
     def __init__(self, optimizer: Owner) -> None:
         self._optimizer = weakref.ref(optimizer)
+        self._groups = [*optimizer._fl_groups]
+        self._step = vars(optimizer).get("step")  # where one of its own was put there
+        self._sizes: list[list[int]] = []
         self._parts: list[tuple[Plan, str, list[Tensor], Any]] = []
         self._kept: list[tuple[Column, list[float]]] = []
         self._same = True
@@ -179,7 +194,9 @@ class Stepped:
 
     def ready(self) -> bool:
         optimizer = self._optimizer()
-        if optimizer is None or optimizer._fl_has_step_hooks():
+        if optimizer is None or optimizer._fl_has_step_hooks() or vars(optimizer).get("step") is not self._step:
+            return False
+        if not _same(optimizer._fl_groups, self._groups):
             return False
         return sum(bool(p.params) for p in optimizer._fl_plans.values()) == len(self._parts) and all(
             optimizer._fl_plans.get(plan.key) is plan
@@ -193,6 +210,7 @@ class Stepped:
         if optimizer is None:
             return False
         self._kept = [kept for plan, *_ in self._parts for kept in plan.kept()]
+        self._sizes = [[*map(len, plan.states)] for plan, *_ in self._parts]
         self._same = self.again = True
         optimizer._fl_stepped = self
         try:
@@ -205,6 +223,9 @@ class Stepped:
     def undo(self) -> None:
         for column, values in self._kept:
             column.write(values)
+        if (optimizer := self._optimizer()) is not None:
+            for (plan, *_), sizes in zip(self._parts, self._sizes):
+                plan.drop_newer(optimizer, sizes)
 
     def end(self) -> None:
         if (optimizer := self._optimizer()) is not None:

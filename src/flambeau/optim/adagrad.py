@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flambeau._C import Tensor
+from flambeau.optim._numbers import option_of
 from flambeau.optim._plans import Entries, Plan
 from flambeau.optim._rows import Rows
 from flambeau.optim.optimizer import (
@@ -89,7 +90,7 @@ class Adagrad(Optimizer):
             [plan.tensors("sum")],
             plan.count(),
             (
-                float(group["lr"]),
+                option_of(group["lr"]),
                 group["lr_decay"],
                 group["weight_decay"],
                 group["eps"],

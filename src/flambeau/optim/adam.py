@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._C import Tensor
+from flambeau.optim._numbers import option_of
 from flambeau.optim._plans import Entries, Plan
 from flambeau.optim.optimizer import (
     Optimizer,
@@ -79,7 +80,7 @@ class Adam(Optimizer):
             ],
             plan.count(),
             (
-                float(group["lr"]),
+                option_of(group["lr"]),
                 beta1,
                 beta2,
                 group["eps"],

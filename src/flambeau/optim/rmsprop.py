@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flambeau._C import Tensor
+from flambeau.optim._numbers import option_of
 from flambeau.optim._plans import Entries, Plan
 from flambeau.optim.optimizer import (
     Optimizer,
@@ -67,7 +68,7 @@ class RMSprop(Optimizer):
             ],
             [],
             (
-                float(group["lr"]),
+                option_of(group["lr"]),
                 group["alpha"],
                 group["eps"],
                 group["weight_decay"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau.optim._numbers import option_of
 from flambeau.optim._plans import Entries, Plan
 from flambeau.optim.optimizer import Optimizer, Params, check_hints, non_negative
 from flambeau.sparse import SparseTensor
@@ -96,7 +97,7 @@ class SGD(Optimizer):
             [buffers],
             first,
             (
-                float(group["lr"]),
+                option_of(group["lr"]),
                 momentum,
                 group["dampening"],
                 group["weight_decay"],
