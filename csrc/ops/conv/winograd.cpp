@@ -6,7 +6,8 @@
 //     y = A' [(G w G') * (B' d B)] A         the sum over input channels of each of the 36 is a product of matrices [tiles, channels] [channels, outputs]
 //
 // The gradient of the input is the same of dy with the window turned round. The gradient of the weight is G' [sum over tiles of (A dy A') * (B' d B)] G.
-// Tiles of six serve windows of 2, 3 and 5 alike. What else there is comes down to them:
+// Such tiles serve windows of 5 as well, with 2 x 2 results; for windows of 2 there are tiles of 5 x 5 inputs and 4 x 4 results (64 multiplications, 25).
+// What else there is comes down to them:
 //
 //     dilation       every second row and column is an image by itself
 //     stride 2       the four quarters of the taps are windows of half the size over every second row and column: four parts, whose channels are added up
@@ -37,7 +38,7 @@ namespace {
 using kernels::WinogradGrid;
 using kernels::WinogradTiles;
 using kernels::WinogradWindow;
-constexpr int64_t kProducts = kernels::kWinogradProducts, kLanes = kernels::kWinogradLanes;
+constexpr int64_t kLanes = kernels::kWinogradLanes;
 constexpr int64_t kThreadBytes = int64_t{384} << 10;  // of transformed tiles that a thread works on: they stay in the second-level cache,
 constexpr int64_t kThreadTiles = 48;                  // but at least so many for each pass over the transformed weight
 constexpr int64_t kColumns = 64;                      // of products at once
@@ -51,13 +52,11 @@ std::atomic<bool> enabled{[] {
   return !s || std::strcmp(s, "0") != 0;
 }()};
 
-int64_t bytes_of(int64_t tiles, int64_t channels) { return kProducts * tiles * channels * static_cast<int64_t>(sizeof(float)); }
-
-// Rows of transformed tiles, and these 36 times, an odd number of lines apart: not in the same sets of a cache.
+// Rows of transformed tiles, and these for each product, an odd number of lines apart: not in the same sets of a cache.
 struct Tiles {
-  int64_t row, plane;
-  Tiles(int64_t count, int64_t channels) : row(channels + kLanes), plane(ceil_div(count, 2) * 2 * row + kLanes) {}
-  int64_t size() const { return kProducts * plane; }
+  int64_t products, row, plane;
+  Tiles(int64_t n, int64_t count, int64_t channels) : products(n), row(channels + kLanes), plane(ceil_div(count, 2) * 2 * row + kLanes) {}
+  int64_t size() const { return products * plane; }
   WinogradTiles at(float* data) const { return {data, plane, row}; }
   WinogradTiles from(float* data, int64_t first) const { return {data - first * row, plane, row}; }  // as if tile `first` were the first
 };
@@ -75,6 +74,8 @@ struct Plan {
   double gain;  // multiplications as written, for each that takes as long here
   bool turned;  // the weight's outputs are its rows
 
+  int64_t products() const { return kernels::winograd_in(out.taps) * kernels::winograd_in(out.taps); }
+  int64_t bytes_of(int64_t count, int64_t width) const { return products() * count * width * static_cast<int64_t>(sizeof(float)); }
   int64_t channels() const { return parts[0].grid.channels; }
   int64_t rows() const { return static_cast<int64_t>(parts.size()) * channels(); }
   int64_t columns() const { return out.channels; }
@@ -151,7 +152,7 @@ int64_t multiplications(const Geometry& g) {
 
 Plan plan_of(const Geometry& g, std::vector<Part> parts, const WinogradGrid& out, int64_t quarters, bool turned) {
   Plan p{std::move(parts), out, g.n * out.planes * out.classes * out.classes * out.rows * out.columns, 0, turned};
-  const int64_t made = (p.tiles + kWeightTiles) * kProducts * static_cast<int64_t>(p.parts.size());
+  const int64_t made = (p.tiles + kWeightTiles) * p.products() * static_cast<int64_t>(p.parts.size());
   p.gain = static_cast<double>(multiplications(g)) / static_cast<double>(quarters * made);
   return p;
 }
@@ -221,7 +222,7 @@ struct Weight {
   }
   int64_t plane() const { return panels * panel_size() + kLanes; }
   Ref<Storage> transformed() const {
-    Ref<Storage> bytes = Storage::allocate_now(static_cast<size_t>(kProducts * plane()) * sizeof(float), weight.device());
+    Ref<Storage> bytes = Storage::allocate_now(static_cast<size_t>(plan.products() * plane()) * sizeof(float), weight.device());
     auto* const u = static_cast<float*>(bytes->data());
     constexpr int64_t kRows = 16;
     const int64_t channels = plan.channels(), pieces = ceil_div(channels, kRows), parts = rows / channels;
@@ -282,10 +283,10 @@ struct Convolve {
   void by_tiles(const float* u) {
     const int64_t total = plan.tiles, in = plan.rows(), out = plan.columns(), threads = num_threads(), rows = gemm_rows<float>();
     const int64_t together = std::min(ceil_div(out, weight.width) * weight.width, kColumns);
-    const int64_t most = std::max(kThreadBytes / bytes_of(1, in + together) / rows * rows, kThreadTiles);
+    const int64_t most = std::max(kThreadBytes / plan.bytes_of(1, in + together) / rows * rows, kThreadTiles);
     const int64_t blocks = ceil_div(ceil_div(total, most), threads) * threads, block = ceil_div(total, blocks);
     parallel_for(0, ceil_div(total, block), 1, [&](int64_t b0, int64_t b1) {
-      const Tiles v_at(block, in), m_at(block, together);
+      const Tiles v_at(plan.products(), block, in), m_at(plan.products(), block, together);
       const Buffer<float> v(v_at.size()), m(m_at.size());
       for (int64_t b = b0; b < b1; ++b) {
         const int64_t t0 = b * block, t1 = std::min(total, t0 + block);
@@ -293,7 +294,7 @@ struct Convolve {
         for (int64_t c0 = 0; c0 < out; c0 += together) {
           const int64_t c1 = std::min(out, c0 + together);
           const float* const from = u + c0 / weight.width * weight.panel_size();
-          for (int64_t p = 0; p < kProducts; ++p)
+          for (int64_t p = 0; p < plan.products(); ++p)
             multiply(weight, v_at, v.data() + p * v_at.plane, from + p * weight.plane(), m_at, m.data() + p * m_at.plane, t1 - t0, c1 - c0);
           WinogradTiles results = m_at.from(m.data(), t0);
           results.data -= c0;
@@ -306,17 +307,18 @@ struct Convolve {
   // Each thread takes panels of the weight, for all tiles. `u` may be null: then a panel is transformed where it is used.
   void by_panels(const float* u) {
     const int64_t total = plan.tiles;
-    const Tiles v_at(total, plan.rows()), m_at(total, weight.width);
+    const int64_t products = plan.products();
+    const Tiles v_at(products, total, plan.rows()), m_at(products, total, weight.width);
     const Buffer<float> v(v_at.size());
-    parallel_work(total, kProducts * plan.rows(), 32768, [&](int64_t t0, int64_t t1) { transform_input(plan, x, t0, t1, v_at.at(v.data())); });
+    parallel_work(total, products * plan.rows(), 32768, [&](int64_t t0, int64_t t1) { transform_input(plan, x, t0, t1, v_at.at(v.data())); });
     parallel_for(0, weight.panels, 1, [&](int64_t p0, int64_t p1) {
       const int64_t plane = u ? weight.plane() : weight.panel_size() + kLanes;
-      const Buffer<float> m(m_at.size()), own(u ? 0 : kProducts * plane);
+      const Buffer<float> m(m_at.size()), own(u ? 0 : products * plane);
       for (int64_t panel = p0; panel < p1; ++panel) {
         if (!u) weight.transform(panel, own.data(), plane);
         const float* const from = u ? u + panel * weight.panel_size() : own.data();
         const int64_t c0 = panel * weight.width, c1 = std::min(plan.columns(), c0 + weight.width);
-        for (int64_t p = 0; p < kProducts; ++p) multiply(weight, v_at, v.data() + p * v_at.plane, from + p * plane, m_at, m.data() + p * m_at.plane, total, c1 - c0);
+        for (int64_t p = 0; p < products; ++p) multiply(weight, v_at, v.data() + p * v_at.plane, from + p * plane, m_at, m.data() + p * m_at.plane, total, c1 - c0);
         WinogradTiles results = m_at.at(m.data());
         results.data -= c0;
         write(results, 0, total, c0, c1);
@@ -326,7 +328,7 @@ struct Convolve {
 
   bool run() {
     const Ref<Storage> kept = weight.kept();
-    if (plan.tiles < plan.columns() && bytes_of(plan.tiles, plan.rows()) <= kSharedBytes) {
+    if (plan.tiles < plan.columns() && plan.bytes_of(plan.tiles, plan.rows()) <= kSharedBytes) {
       by_panels(kept ? static_cast<const float*>(kept->data()) : nullptr);
     } else {
       const Ref<Storage> u = kept ? kept : weight.transformed();
@@ -337,7 +339,7 @@ struct Convolve {
 };
 
 // Transforms count for more where products are faster, and where there are several for each result.
-bool pays(const Plan& p) { return p.gain >= (isa() == Isa::V4 ? 1.6 : 1.0) * (p.parts.size() > 1 ? 1.4 : 1.0); }
+bool pays(const Plan& p) { return p.gain >= (isa() == Isa::V4 ? 1.6 : 1.0) * (p.parts.size() > 1 ? 1.2 : 1.0); }
 
 bool convolve(const Plan& plan, int64_t window, const ChannelRows& x, const Tensor& w, const Tensor& bias, const ChannelRows& y) {
   const Weight weight{w, plan, window};
@@ -371,16 +373,16 @@ bool winograd_backward_weight(const onednn::ConvShape& s, const ChannelRows& dy,
   const Geometry g(s);
   const Plan plan = forward_plan(g);
   if (!pays(plan)) return false;
-  const int64_t in = plan.rows(), out = plan.columns(), channels = plan.channels(), total = plan.tiles, window = g.window();
+  const int64_t in = plan.rows(), out = plan.columns(), channels = plan.channels(), total = plan.tiles, window = g.window(), products = plan.products();
   const auto *from_x = static_cast<const float*>(x.data()), *from_dy = static_cast<const float*>(dy.data());
   // Either all tiles are there at once, and each thread makes pieces of the sums one after another, or tiles come in blocks, which are added to all sums.
-  const bool at_once = total <= kFewTiles && bytes_of(in, out) > 2 * kSumBytes;
-  const int64_t most = at_once ? total : std::max(kSumBytes / bytes_of(1, in + out), kSumTiles);
+  const bool at_once = total <= kFewTiles && plan.bytes_of(in, out) > 2 * kSumBytes;
+  const int64_t most = at_once ? total : std::max(kSumBytes / plan.bytes_of(1, in + out), kSumTiles);
   const int64_t blocks = ceil_div(total, most), block = ceil_div(total, blocks);
-  const Tiles v_at(block, in), d_at(block, out);
+  const Tiles v_at(products, block, in), d_at(products, block, out);
   const Buffer<float> v(v_at.size()), d(d_at.size());
   const auto transform = [&](int64_t t0, int64_t count) {
-    parallel_work(count, kProducts * (in + out), 32768, [&](int64_t a, int64_t b) {
+    parallel_work(count, products * (in + out), 32768, [&](int64_t a, int64_t b) {
       transform_input(plan, from_x, t0 + a, t0 + b, v_at.from(v.data(), t0));
       kernels::winograd_spread_f32(plan.out, from_dy, t0 + a, t0 + b, d_at.from(d.data(), t0));
     });
@@ -415,23 +417,23 @@ bool winograd_backward_weight(const onednn::ConvShape& s, const ChannelRows& dy,
   if (at_once) {
     transform(0, total);
     parallel_for(0, n_pieces * parts * c_pieces, 1, [&](int64_t i0, int64_t i1) {
-      const Tiles at(kSumChannels, kSumChannels);
+      const Tiles at(products, kSumChannels, kSumChannels);
       const Buffer<float> sums(at.size());
       for (int64_t i = i0; i < i1; ++i) {
         const int64_t n0 = i / c_pieces / parts * kSumChannels, n1 = std::min(out, n0 + kSumChannels);
         const int64_t first = i / c_pieces % parts * channels, c0 = first + i % c_pieces * kSumChannels, c1 = std::min(first + channels, c0 + kSumChannels);
-        for (int64_t p = 0; p < kProducts; ++p) multiply(total, p, c0, c1, n0, n1, sums.data() + p * at.plane, at.row, false);
+        for (int64_t p = 0; p < products; ++p) multiply(total, p, c0, c1, n0, n1, sums.data() + p * at.plane, at.row, false);
         write(at.from(sums.data(), c0), c0, c1, n0, n1);
       }
     });
     return finite.load(std::memory_order_relaxed);
   }
-  const Tiles at(in, out);
+  const Tiles at(products, in, out);
   const Buffer<float> sums(at.size());
   for (int64_t t0 = 0; t0 < total; t0 += block) {
     const int64_t count = std::min(block, total - t0);
     transform(t0, count);
-    parallel_for(0, kProducts * n_pieces, 1, [&](int64_t i0, int64_t i1) {
+    parallel_for(0, products * n_pieces, 1, [&](int64_t i0, int64_t i1) {
       for (int64_t i = i0; i < i1; ++i) {
         const int64_t p = i / n_pieces, n0 = i % n_pieces * kSumChannels;
         multiply(count, p, 0, in, n0, std::min(out, n0 + kSumChannels), sums.data() + p * at.plane + n0, at.row, t0 > 0);
@@ -440,7 +442,7 @@ bool winograd_backward_weight(const onednn::ConvShape& s, const ChannelRows& dy,
   }
   constexpr int64_t kRows = 8;
   const int64_t pieces = ceil_div(channels, kRows);
-  parallel_work(parts * pieces, kRows * kProducts * out, 32768, [&](int64_t i0, int64_t i1) {
+  parallel_work(parts * pieces, kRows * products * out, 32768, [&](int64_t i0, int64_t i1) {
     for (int64_t i = i0; i < i1; ++i) {
       const int64_t first = i / pieces * channels, c0 = first + i % pieces * kRows;
       write(at.at(sums.data()), c0, std::min(first + channels, c0 + kRows), 0, out);

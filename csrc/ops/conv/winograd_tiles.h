@@ -7,9 +7,10 @@
 
 namespace fl::kernels {
 
-constexpr int64_t kWinogradIn = 6, kWinogradProducts = kWinogradIn * kWinogradIn;  // of a tile's side, of a tile
-constexpr int64_t kWinogradLanes = 16;                                            // room behind a row of channels
-constexpr int64_t winograd_out(int64_t taps) { return kWinogradIn + 1 - taps; }    // results of a tile's side
+constexpr int64_t kWinogradLanes = 16;  // room behind a row of channels
+// Inputs and results of a tile's side, for windows of 2, 3 and 5 taps.
+constexpr int64_t winograd_in(int64_t taps) { return taps == 2 ? 5 : 6; }
+constexpr int64_t winograd_out(int64_t taps) { return winograd_in(taps) + 1 - taps; }
 
 // Where tiles lie. Tile t is (sample, plane, class of rows, class of columns, row of tiles, column of tiles); classes and tiles have the same `step`
 // from one position to the next: a dilation, or a stride.
@@ -36,7 +37,7 @@ struct WinogradWindow {
 
 }  // namespace fl::kernels
 
-// B' d B of each 6 x 6 tile [t0, t1) of x.
+// B' d B of each tile [t0, t1) of x.
 FL_SIMD_KERNEL(void, winograd_input_f32, const WinogradGrid& g, const float* x, int64_t t0, int64_t t1, const WinogradTiles& to)
 // A d A' of each tile of results.
 FL_SIMD_KERNEL(void, winograd_spread_f32, const WinogradGrid& g, const float* dy, int64_t t0, int64_t t1, const WinogradTiles& to)

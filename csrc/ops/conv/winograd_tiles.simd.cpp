@@ -12,7 +12,6 @@ constexpr int kVecBytes = 32;
 constexpr int kVecBytes = 16;
 #endif
 constexpr int64_t kLanes = kVecBytes / 4;
-constexpr int kIn = kWinogradIn;
 
 typedef float Floats __attribute__((vector_size(kVecBytes)));
 typedef float Loose __attribute__((vector_size(kVecBytes), aligned(4), may_alias));
@@ -25,20 +24,13 @@ inline bool is_zero(Floats v) {
   return zero;
 }
 
-// Polynomials are known by their values at 0, a, -a, b, -b and infinity.
+// A polynomial is known by its values at six points: 0, a, -a, b, -b and infinity; one of degree 4 by five, without -b.
 constexpr float kA = 0.75f, kB = 1.5f, kA2 = kA * kA, kB2 = kB * kB;
 constexpr float power(float x, int n) { return n == 0 ? 1 : x * power(x, n - 1); }
-// What values of a window are divided by: the products of each point's distances from the others.
-template <bool kScaled>
-constexpr float kAt0 = kScaled ? 1 / (kA2 * kB2) : 1;
-template <bool kScaled>
-constexpr float kAtA = kScaled ? 1 / (2 * kA2 * (kA2 - kB2)) : 1;
-template <bool kScaled>
-constexpr float kAtB = kScaled ? 1 / (2 * kB2 * (kB2 - kA2)) : 1;
 
-// One axis: B'.
-struct Input {
-  static constexpr int kFrom = kIn, kTo = kIn;
+// One axis. B':
+struct SixInputs {
+  static constexpr int kFrom = 6, kTo = 6;
   static inline __attribute__((always_inline)) void run(const Floats* d, Floats* o) {
     const Floats even_a = d[4] - kB2 * d[2], odd_a = kA * (d[3] - kB2 * d[1]), even_b = d[4] - kA2 * d[2], odd_b = kB * (d[3] - kA2 * d[1]);
     o[0] = kA2 * kB2 * d[0] + (d[4] - (kA2 + kB2) * d[2]);
@@ -49,45 +41,71 @@ struct Input {
     o[5] = kA2 * kB2 * d[1] + (d[5] - (kA2 + kB2) * d[3]);
   }
 };
+struct FiveInputs {
+  static constexpr int kFrom = 5, kTo = 5;
+  static inline __attribute__((always_inline)) void run(const Floats* d, Floats* o) {
+    const Floats even = d[3] - kB * d[2], odd = kA * (d[2] - kB * d[1]);
+    o[0] = kA2 * (kB * d[0] - d[1]) + even;
+    o[1] = even + odd;
+    o[2] = even - odd;
+    o[3] = d[3] - kA2 * d[1];
+    o[4] = kA2 * (kB * d[1] - d[2]) + (d[4] - kB * d[3]);
+  }
+};
 
-// The values of a polynomial of N coefficients: A, or G where scaled.
-template <int N, bool kScaled>
+// The values of a polynomial of N coefficients at Points points: A. G divides them by the products of each point's distances from the others.
+template <int Points, bool kScaled>
+struct Scales;
+template <int Points>
+struct Scales<Points, false> {
+  static constexpr float k0 = 1, kPlusA = 1, kMinusA = 1, kPlusB = 1, kMinusB = 1;
+};
+template <>
+struct Scales<6, true> {
+  static constexpr float k0 = 1 / (kA2 * kB2), kPlusA = 1 / (2 * kA2 * (kA2 - kB2)), kMinusA = kPlusA, kPlusB = 1 / (2 * kB2 * (kB2 - kA2)), kMinusB = kPlusB;
+};
+template <>
+struct Scales<5, true> {
+  static constexpr float k0 = 1 / (kA2 * kB), kPlusA = 1 / (2 * kA2 * (kA - kB)), kMinusA = -1 / (2 * kA2 * (kA + kB)), kPlusB = 1 / (kB * (kB2 - kA2));
+};
+
+template <int Points, int N, bool kScaled>
 struct Values {
-  static constexpr int kFrom = N, kTo = kIn;
+  static constexpr int kFrom = N, kTo = Points;
   static inline __attribute__((always_inline)) void run(const Floats* y, Floats* o) {
-    Floats even_a = kAtA<kScaled> * y[0], odd_a = kAtA<kScaled> * kA * y[1], even_b = kAtB<kScaled> * y[0], odd_b = kAtB<kScaled> * kB * y[1];
+    using S = Scales<Points, kScaled>;
+    Floats even_a = y[0], odd_a = kA * y[1], even_b = y[0], odd_b = kB * y[1];
 #pragma GCC unroll 6
-    for (int j = 2; j < N; j += 2) {
-      even_a += kAtA<kScaled> * power(kA, j) * y[j];
-      even_b += kAtB<kScaled> * power(kB, j) * y[j];
+    for (int j = 2; j < N; ++j) {
+      (j % 2 ? odd_a : even_a) += power(kA, j) * y[j];
+      (j % 2 ? odd_b : even_b) += power(kB, j) * y[j];
     }
-#pragma GCC unroll 6
-    for (int j = 3; j < N; j += 2) {
-      odd_a += kAtA<kScaled> * power(kA, j) * y[j];
-      odd_b += kAtB<kScaled> * power(kB, j) * y[j];
-    }
-    o[0] = kAt0<kScaled> * y[0];
-    o[1] = even_a + odd_a;
-    o[2] = even_a - odd_a;
-    o[3] = even_b + odd_b;
-    o[4] = even_b - odd_b;
-    o[5] = y[N - 1];
+    o[0] = S::k0 * y[0];
+    o[1] = S::kPlusA * (even_a + odd_a);
+    o[2] = S::kMinusA * (even_a - odd_a);
+    o[3] = S::kPlusB * (even_b + odd_b);
+    if constexpr (Points == 6) o[4] = S::kMinusB * (even_b - odd_b);
+    o[Points - 1] = y[N - 1];
   }
 };
 
 // The same turned round: A', or G'.
-template <int N, bool kScaled>
+template <int Points, int N, bool kScaled>
 struct Sums {
-  static constexpr int kFrom = kIn, kTo = N;
+  static constexpr int kFrom = Points, kTo = N;
   static inline __attribute__((always_inline)) void run(const Floats* m, Floats* y) {
-    const Floats sum_a = m[1] + m[2], difference_a = m[1] - m[2], sum_b = m[3] + m[4], difference_b = m[3] - m[4];
-#pragma GCC unroll 6
-    for (int j = 0; j < N; ++j) {
-      const float of_a = kAtA<kScaled> * power(kA, j), of_b = kAtB<kScaled> * power(kB, j);
-      y[j] = j % 2 ? of_a * difference_a + of_b * difference_b : of_a * sum_a + of_b * sum_b;
+    using S = Scales<Points, kScaled>;
+    const Floats plus_a = S::kPlusA * m[1], minus_a = S::kMinusA * m[2], plus_b = S::kPlusB * m[3];
+    Floats even_b = plus_b, odd_b = plus_b;
+    if constexpr (Points == 6) {
+      const Floats minus_b = S::kMinusB * m[4];
+      even_b += minus_b, odd_b -= minus_b;
     }
-    y[0] += kAt0<kScaled> * m[0];
-    y[N - 1] += m[5];
+    const Floats even_a = plus_a + minus_a, odd_a = plus_a - minus_a;
+#pragma GCC unroll 6
+    for (int j = 0; j < N; ++j) y[j] = power(kA, j) * (j % 2 ? odd_a : even_a) + power(kB, j) * (j % 2 ? odd_b : even_b);
+    y[0] += S::k0 * m[0];
+    y[N - 1] += m[Points - 1];
   }
 };
 
@@ -141,7 +159,7 @@ void tiles(const WinogradGrid& g, const float* x, int64_t t0, int64_t t1, const 
     for (int64_t c = 0; c < g.channels; c += kLanes) {
       const float* from = x + p.at + c;
       float* out = to.data + t * to.row + c;
-      const auto write = [&](int i, int j, Floats v) { store(out + (i * kIn + j) * to.plane, v); };
+      const auto write = [&](int i, int j, Floats v) { store(out + (i * Axis::kTo + j) * to.plane, v); };
       if (inside)
         both_sides<Axis>([&](int i, int j) { return load(from + i * row + j * column); }, write);
       else
@@ -150,18 +168,18 @@ void tiles(const WinogradGrid& g, const float* x, int64_t t0, int64_t t1, const 
   }
 }
 
-template <int N>
+template <class Axis>
 bool outputs(const WinogradGrid& g, const WinogradTiles& from, int64_t t0, int64_t t1, int64_t c0, int64_t c1, const float* bias, float* y) {
   Floats seen{};
   const int64_t row = g.step * g.width * g.channels, column = g.step * g.channels;
   for (int64_t t = t0; t < t1; ++t) {
-    const Place p = place_of(g, t, N);
+    const Place p = place_of(g, t, Axis::kTo);
     for (int64_t c = c0; c < c1; c += kLanes) {
       const Floats add = bias ? load(bias + c) : Floats{};
       const float* in = from.data + t * from.row + c;
       float* to = y + p.at + c;
-      both_sides<Sums<N, false>>([&](int i, int j) { return load(in + (i * kIn + j) * from.plane); },
-                                 [&](int i, int j, Floats v) {
+      both_sides<Axis>([&](int i, int j) { return load(in + (i * Axis::kFrom + j) * from.plane); },
+                       [&](int i, int j, Floats v) {
                                    v += add;
                                    if (i >= p.r1 || j >= p.c1) return;
                                    seen += v * 0.f;
@@ -172,7 +190,7 @@ bool outputs(const WinogradGrid& g, const WinogradTiles& from, int64_t t0, int64
   return is_zero(seen);
 }
 
-template <int N>
+template <int Points, int N>
 void weights(const WinogradWindow& window, const float* w, int64_t n_step, int64_t r_step, int64_t columns, int64_t width, int64_t rows, float* u, int64_t plane) {
   float taps[N * N][kLanes];
   for (int64_t r = 0; r < rows; ++r, u += width)
@@ -181,19 +199,20 @@ void weights(const WinogradWindow& window, const float* w, int64_t n_step, int64
         const float* from = w + (n0 + l) * n_step + r * r_step;
         for (int k = 0; k < N * N; ++k) taps[k][l] = n0 + l < columns && window.at[k] >= 0 ? from[window.at[k]] : 0.f;
       }
-      both_sides<Values<N, true>>([&](int i, int j) { return load(taps[i * N + j]); }, [&](int i, int j, Floats v) { store(u + (i * kIn + j) * plane + n0, v); });
+      both_sides<Values<Points, N, true>>([&](int i, int j) { return load(taps[i * N + j]); },
+                                          [&](int i, int j, Floats v) { store(u + (i * Points + j) * plane + n0, v); });
     }
 }
 
-template <int N>
+template <int Points, int N>
 bool gradients(const WinogradWindow& window, const WinogradTiles& s, int64_t c0, int64_t c1, int64_t columns, float* dw, int64_t n_step, int64_t c_step) {
   Floats seen{};
   float taps[N * N][kLanes];
   for (int64_t c = c0; c < c1; ++c) {
     const float* row = s.data + c * s.row;
     for (int64_t n0 = 0; n0 < columns; n0 += kLanes) {
-      both_sides<Sums<N, true>>([&](int i, int j) { return load(row + (i * kIn + j) * s.plane + n0); },
-                                [&](int i, int j, Floats v) {
+      both_sides<Sums<Points, N, true>>([&](int i, int j) { return load(row + (i * Points + j) * s.plane + n0); },
+                                        [&](int i, int j, Floats v) {
                                   seen += v * 0.f;
                                   store(taps[i * N + j], v);
                                 });
@@ -209,39 +228,41 @@ bool gradients(const WinogradWindow& window, const WinogradTiles& s, int64_t c0,
 
 }  // namespace
 
-void winograd_input_f32(const WinogradGrid& g, const float* x, int64_t t0, int64_t t1, const WinogradTiles& to) { tiles<Input>(g, x, t0, t1, to); }
+void winograd_input_f32(const WinogradGrid& g, const float* x, int64_t t0, int64_t t1, const WinogradTiles& to) {
+  g.taps == 2 ? tiles<FiveInputs>(g, x, t0, t1, to) : tiles<SixInputs>(g, x, t0, t1, to);
+}
 
 void winograd_spread_f32(const WinogradGrid& g, const float* dy, int64_t t0, int64_t t1, const WinogradTiles& to) {
   switch (g.taps) {
-    case 2: return tiles<Values<5, false>>(g, dy, t0, t1, to);
-    case 3: return tiles<Values<4, false>>(g, dy, t0, t1, to);
-    default: return tiles<Values<2, false>>(g, dy, t0, t1, to);
+    case 2: return tiles<Values<5, 4, false>>(g, dy, t0, t1, to);
+    case 3: return tiles<Values<6, 4, false>>(g, dy, t0, t1, to);
+    default: return tiles<Values<6, 2, false>>(g, dy, t0, t1, to);
   }
 }
 
 bool winograd_output_f32(const WinogradGrid& g, const WinogradTiles& from, int64_t t0, int64_t t1, int64_t c0, int64_t c1, const float* bias, float* y) {
   switch (g.taps) {
-    case 2: return outputs<5>(g, from, t0, t1, c0, c1, bias, y);
-    case 3: return outputs<4>(g, from, t0, t1, c0, c1, bias, y);
-    default: return outputs<2>(g, from, t0, t1, c0, c1, bias, y);
+    case 2: return outputs<Sums<5, 4, false>>(g, from, t0, t1, c0, c1, bias, y);
+    case 3: return outputs<Sums<6, 4, false>>(g, from, t0, t1, c0, c1, bias, y);
+    default: return outputs<Sums<6, 2, false>>(g, from, t0, t1, c0, c1, bias, y);
   }
 }
 
 void winograd_weight_f32(const WinogradWindow& window, const float* w, int64_t n_step, int64_t r_step, int64_t columns, int64_t width, int64_t rows, float* u,
                          int64_t plane) {
   switch (window.taps) {
-    case 2: return weights<2>(window, w, n_step, r_step, columns, width, rows, u, plane);
-    case 3: return weights<3>(window, w, n_step, r_step, columns, width, rows, u, plane);
-    default: return weights<5>(window, w, n_step, r_step, columns, width, rows, u, plane);
+    case 2: return weights<5, 2>(window, w, n_step, r_step, columns, width, rows, u, plane);
+    case 3: return weights<6, 3>(window, w, n_step, r_step, columns, width, rows, u, plane);
+    default: return weights<6, 5>(window, w, n_step, r_step, columns, width, rows, u, plane);
   }
 }
 
 bool winograd_gradient_f32(const WinogradWindow& window, const WinogradTiles& s, int64_t c0, int64_t c1, int64_t columns, float* dw, int64_t n_step,
                            int64_t c_step) {
   switch (window.taps) {
-    case 2: return gradients<2>(window, s, c0, c1, columns, dw, n_step, c_step);
-    case 3: return gradients<3>(window, s, c0, c1, columns, dw, n_step, c_step);
-    default: return gradients<5>(window, s, c0, c1, columns, dw, n_step, c_step);
+    case 2: return gradients<5, 2>(window, s, c0, c1, columns, dw, n_step, c_step);
+    case 3: return gradients<6, 3>(window, s, c0, c1, columns, dw, n_step, c_step);
+    default: return gradients<6, 5>(window, s, c0, c1, columns, dw, n_step, c_step);
   }
 }
 
