@@ -21,6 +21,7 @@ FL_AT_LOAD(gemm_rows<float>(), gemm_rows<double>(), gemm_cols<float>(), gemm_col
 
 namespace {
 
+constexpr int64_t kFewPanels = 16, kFewColumns = 256;
 constexpr int64_t kBlockK = 256;
 constexpr int64_t kMiddle = 300 * 300 * 300;
 constexpr int64_t kTileGrain = int64_t{1} << 17;
@@ -255,6 +256,45 @@ void gemm_big(const Gemm<T>& g) {
   parallel_work(m_tiles * n_tiles, tile_work, kTileGrain, run_tiles);
 }
 
+// Few rows by a large B of rows: it is read once, and a piece of it that stays in the second-level cache is copied to panels at a time. (Copied whole
+// it would be written to memory and read again, and where it lies the lines of a panel are pages apart.)
+template <class T>
+bool is_few_rows(const Gemm<T>& g) {
+  const int64_t panels = g.m / gemm_rows<T>();
+  return g.b.col == 1 && panels >= 2 && g.m <= kFewPanels * gemm_rows<T>() && g.n >= 2 * num_threads() * kFewColumns && g.k >= kBlockK && g.n * g.k >= (int64_t{1} << 20);
+}
+template <class T>
+void gemm_few_rows(const Gemm<T>& g) {
+  const int64_t cols = gemm_cols<T>(), rows = gemm_rows<T>(), panels = (g.m + rows - 1) / rows;
+  const Scratch<T> a(panels * rows * g.k);
+  parallel_work(panels, rows * g.k, 16384, [&](int64_t p0, int64_t p1) {
+    for (int64_t i = p0 * rows; i < p1 * rows; i += rows)
+      gemm_pack(g.a.data + i * g.a.row, g.a.row, g.a.col, std::min(rows, g.m - i), g.k, rows, a.data() + i * g.k);
+  });
+  parallel_for(0, (g.n + kFewColumns - 1) / kFewColumns, 1, [&](int64_t b0, int64_t b1) {
+    const Scratch<T> piece(kBlockK * kFewColumns);
+    for (int64_t j = b0 * kFewColumns; j < std::min(g.n, b1 * kFewColumns); j += kFewColumns) {
+      GemmTile<T> t{};
+      t.m = g.m, t.n = std::min(kFewColumns, g.n - j);
+      t.a_panel = rows * g.k, t.a_row = 1, t.a_step = rows;
+      t.b = piece.data(), t.b_step = cols;
+      t.c = g.c + j, t.ldc = g.ldc;
+      t.alpha = g.alpha, t.beta = g.beta;
+      t.bias_n = g.bias_n ? g.bias_n + j : nullptr, t.bias_m = g.bias_m;
+      for (int64_t p = 0; p < g.k; p += kBlockK) {
+        t.k = std::min(kBlockK, g.k - p);
+        t.b_panel = t.k * cols;
+        for (int64_t c = 0; c < t.n; c += cols)
+          gemm_pack(g.b.data + p * g.b.row + j + c, int64_t{1}, g.b.row, std::min(cols, t.n - c), t.k, cols, piece.data() + c * t.k);
+        t.a = a.data() + p * rows;
+        gemm_tile(t);
+        t.beta = 1;
+        t.bias_n = t.bias_m = nullptr;
+      }
+    }
+  });
+}
+
 template <class T>
 void run(const Gemm<T>& g) {
   if (g.m == 0 || g.n == 0) return;
@@ -266,6 +306,7 @@ void run(const Gemm<T>& g) {
   if constexpr (std::is_same_v<T, float>)
     if (onednn::sgemm(g)) return;
   if (g.m * g.n * g.k <= kMiddle && (g.a.col == 1 || g.a.row == 1)) return gemm_middle(g);
+  if (is_few_rows(g)) return gemm_few_rows(g);
   // Packed copies of both operands: at most 64 MiB each.
   const int64_t limit = (int64_t(64) << 20) / sizeof(T);
   const int64_t cols = gemm_cols<T>(), rows = gemm_rows<T>();

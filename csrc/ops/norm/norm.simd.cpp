@@ -109,6 +109,12 @@ void col_dots(const S* dy, const S* x, int64_t rows, int64_t ld, int64_t width, 
               double* sum_dot) {
   double* sums[] = {sum_dy, sum_dot};
   const T *scale = limits.scale, *shift = limits.shift, lo = limits.lo, hi = limits.hi;
+  if (lo != lo && hi != hi)  // no limits, as most often
+    return col_reduce<T, 2>(rows, width, sums, [&](int64_t r, int64_t j, T (*part)[kStrip]) {
+      const T g = vm::wide(dy[r * ld + j]);
+      part[0][j] += g;
+      part[1][j] += g * (vm::wide(x[r * ld + j]) - mean[j]);
+    });
   col_reduce<T, 2>(rows, width, sums, [&](int64_t r, int64_t j, T (*part)[kStrip]) {
     const T v = vm::wide(x[r * ld + j]), g = passed<T>(vm::wide(dy[r * ld + j]), scale[j] * v + shift[j], lo, hi);
     part[0][j] += g;
