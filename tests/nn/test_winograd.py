@@ -51,6 +51,11 @@ KINDS = {
     "2 x 2": ("conv2d", 32, 48, (17, 30), (2, 2), {}),
     "5 x 5": ("conv2d", 40, 32, (17, 22), (5, 5), {"padding": 2}),
     "5 x 5 without padding": ("conv2d", 32, 32, (12, 40), (5, 5), {}),
+    "4 x 4": ("conv2d", 32, 48, (20, 23), (4, 4), {"padding": (1, 2)}),
+    "3 x 5": ("conv2d", 32, 32, (20, 23), (3, 5), {"padding": (1, 2)}),
+    "7 x 7": ("conv2d", 32, 32, (22, 31), (7, 7), {"padding": 3}),
+    "6 x 9 turned round": ("conv_transpose2d", 32, 32, (30, 31), (6, 9), {"padding": 4}),
+    "6 x 6 dilated": ("conv2d", 32, 32, (38, 44), (6, 6), {"padding": 5, "dilation": 2}),
     "dilated": ("conv2d", 32, 32, (25, 31), (3, 3), {"padding": 2, "dilation": 2}),
     "dilated by 3, padded by 4": ("conv2d", 32, 64, (29, 23), (3, 3), {"padding": (4, 0), "dilation": 3}),
     "4 x 4 by 2": ("conv2d", 32, 64, (32, 40), (4, 4), {"stride": 2, "padding": 1}),
@@ -181,6 +186,24 @@ def test_threads_change_no_bit(shape):
     for other in found[1:]:
         for first, second in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("given", [{"padding": 40, "dilation": 40}, {"padding": 300, "dilation": 300}], ids=str)
+def test_dilations_beyond_the_input(given):
+    x, w = fl.randn(1, 32, 24, 24), fl.randn(32, 32, 3, 3) / 17
+    np.testing.assert_allclose(F.conv2d(x, w, **given).numpy(), F.conv2d(x.double(), w.double(), **given).numpy(), rtol=0, atol=1e-4)
+
+
+def test_one_weight_by_several_ways():
+    """Each way keeps its own transform."""
+    x, w = fl.randn(2, 32, 40, 40), fl.randn(32, 32, 4, 4) / 23
+    ways = [{"stride": 2, "padding": 1}, {"padding": 2}, {"stride": 2}, {"padding": 3, "dilation": 2}]
+    with fl.no_grad():
+        exact = [op(x.double(), w.double(), **way) for way in ways for op in (F.conv2d, F.conv_transpose2d)]
+        for _ in range(3):
+            found = [op(x, w, **way) for way in ways for op in (F.conv2d, F.conv_transpose2d)]
+            for y, true in zip(found, exact, strict=True):
+                np.testing.assert_allclose(y.numpy(), true.numpy(), rtol=0, atol=1e-4)
 
 
 def test_a_weight_that_changes_between_uses():

@@ -9,6 +9,7 @@
 // Such tiles serve windows of 5 as well, with 2 x 2 results; for windows of 2 there are tiles of 5 x 5 inputs and 4 x 4 results (64 multiplications, 25).
 // What else there is comes down to them:
 //
+//     other windows  are several of these, whose channels are added up together
 //     dilation       every second row and column is an image by itself
 //     stride 2       the four quarters of the taps are windows of half the size over every second row and column: four parts, whose channels are added up
 //                    together. The gradient of the input has four quarters of results, which are convolutions of their own
@@ -95,24 +96,35 @@ struct Geometry {
     }
   }
   int64_t window() const { return taps[0] * taps[1] * taps[2]; }
-  int64_t side() const { return ceil_div(taps[1], stride[1]); }  // of windows over every `stride`th position
+  int64_t over(int axis) const { return ceil_div(taps[axis], stride[axis]); }  // taps over every `stride`th position
+  int64_t windows(int64_t side, int axis) const { return ceil_div(over(axis), side); }
+  // The side of the windows, of which several may make one, that takes the fewest multiplications.
+  int64_t side() const {
+    int64_t best = 5;
+    double least = 1e300;
+    for (const int64_t side : {5, 3, 2}) {
+      const auto in = static_cast<double>(kernels::winograd_in(side)), out = static_cast<double>(kernels::winograd_out(side));
+      const double cost = static_cast<double>(windows(side, 1) * windows(side, 2)) * in * in / (out * out);
+      if (cost < least) least = cost, best = side;
+    }
+    return best;
+  }
 };
 
-// Sides of the taps that tiles are for, equal along both axes.
 bool may_be(const onednn::ConvShape& s, DType type) {
   if (!winograd_enabled() || type != DType::Float32 || s.groups != 1 || s.x.size() < 4) return false;
   const Geometry g(s);
-  if (g.taps[1] != g.taps[2] || g.stride[1] != g.stride[2] || g.dilation[1] != g.dilation[2] || g.stride[1] > 2) return false;
-  if (g.stride[1] == 2 && g.dilation[1] != 1) return false;
-  if (g.side() != 2 && g.side() != 3 && g.side() != 5) return false;
+  if (g.stride[1] != g.stride[2] || g.dilation[1] != g.dilation[2] || g.stride[1] > 2) return false;
+  if ((g.stride[1] == 2 && g.dilation[1] != 1) || g.over(1) < 2 || g.over(2) < 2) return false;
+  if (g.dilation[1] > std::max(g.y[1], g.y[2])) return false;  // images of no position
   // A vector of channels each, and two at least: columns of a product come in pairs.
   const int64_t columns = gemm_cols<float>();
   return g.in % (columns / 2) == 0 && g.outputs % (columns / 2) == 0 && g.in >= columns && g.outputs >= columns;
 }
 
-// The tap at position `first + step * i` of each axis; turned round from the last such one.
-WinogradWindow window_of(const Geometry& g, int64_t depth, int64_t row, int64_t column, bool turned) {
-  const int64_t side = g.side(), step = g.stride[1];
+// The taps at `row` and `column` and every `stride`th one from there; turned round from the last such one.
+WinogradWindow window_of(const Geometry& g, int64_t side, int64_t depth, int64_t row, int64_t column, bool turned) {
+  const int64_t step = g.stride[1];
   WinogradWindow w{side, {}};
   for (int64_t i = 0; i < side; ++i)
     for (int64_t j = 0; j < side; ++j) {
@@ -123,10 +135,10 @@ WinogradWindow window_of(const Geometry& g, int64_t depth, int64_t row, int64_t 
 }
 
 // Tiles over `size` positions of results, of which there are `planes` planes.
-WinogradGrid grid_of(const Geometry& g, int64_t planes, int64_t height, int64_t width, const int64_t (&sizes)[3], int64_t channels) {
+WinogradGrid grid_of(int64_t side, int64_t planes, int64_t height, int64_t width, const int64_t (&sizes)[3], int64_t channels) {
   WinogradGrid t{};
-  const int64_t out = kernels::winograd_out(g.side());
-  t.taps = g.side();
+  const int64_t out = kernels::winograd_out(side);
+  t.taps = side;
   t.rows = ceil_div(height, out), t.columns = ceil_div(width, out);
   t.planes = planes, t.classes = 1;
   t.depth = sizes[0], t.height = sizes[1], t.width = sizes[2], t.channels = channels;
@@ -158,18 +170,20 @@ Plan plan_of(const Geometry& g, std::vector<Part> parts, const WinogradGrid& out
 }
 
 Plan forward_plan(const Geometry& g) {
-  const int64_t d = g.dilation[1], s = g.stride[1];
-  WinogradGrid out = grid_of(g, g.y[0], ceil_div(g.y[1], d), ceil_div(g.y[2], d), g.y, g.outputs);
+  const int64_t d = g.dilation[1], s = g.stride[1], side = g.side();
+  WinogradGrid out = grid_of(side, g.y[0], ceil_div(g.y[1], d), ceil_div(g.y[2], d), g.y, g.outputs);
   out.step = out.classes = d;
   std::vector<Part> parts;
   for (int64_t k = 0; k < g.taps[0]; ++k)
-    for (int64_t a = 0; a < s; ++a)
-      for (int64_t b = 0; b < s; ++b) {
+    for (int64_t i = 0; i < s * g.windows(side, 1); ++i)
+      for (int64_t j = 0; j < s * g.windows(side, 2); ++j) {
+        const int64_t a = i % s + i / s * s * side, b = j % s + j / s * s * side;  // the first tap
+        if (a >= g.taps[1] || b >= g.taps[2]) continue;
         WinogradGrid in = out;
         in.depth = g.x[0], in.height = g.x[1], in.width = g.x[2], in.channels = g.in;
         in.plane_step = g.stride[0], in.plane_first = k * g.dilation[0] - g.padding[0];
-        in.step = d * s, in.top = g.padding[1] - a, in.left = g.padding[2] - b;
-        parts.push_back({in, window_of(g, k, a, b, false)});
+        in.step = d * s, in.top = g.padding[1] - d * a, in.left = g.padding[2] - d * b;
+        parts.push_back({in, window_of(g, side, k, a, b, false)});
       }
   return plan_of(g, std::move(parts), out, 1, false);
 }
@@ -182,20 +196,25 @@ std::vector<Plan> backward_plans(const Geometry& g) {
     for (int64_t b = 0; b < s; ++b) {
       const int64_t height = ceil_div(g.x[1] - a, s), width = ceil_div(g.x[2] - b, s);  // of the quarter
       if (height <= 0 || width <= 0) continue;
-      WinogradGrid out = grid_of(g, g.x[0], ceil_div(height, d), ceil_div(width, d), g.x, g.in);
+      WinogradGrid out = grid_of(side, g.x[0], ceil_div(height, d), ceil_div(width, d), g.x, g.in);
       out.classes = d, out.step = d * s;
       out.top = -a, out.left = -b;
       // Row a + s i sees row i + (a + padding - first) / s - u of dy through tap first + s u.
       const int64_t row = (a + g.padding[1]) % s, column = (b + g.padding[2]) % s;
       std::vector<Part> parts;
-      for (int64_t k = 0; k < g.taps[0]; ++k) {
-        WinogradGrid in = out;
-        in.depth = g.y[0], in.height = g.y[1], in.width = g.y[2], in.channels = g.outputs;
-        in.plane_first = g.padding[0] - k * g.dilation[0];
-        in.step = d;
-        in.top = d * (side - 1) - (a + g.padding[1] - row) / s, in.left = d * (side - 1) - (b + g.padding[2] - column) / s;
-        parts.push_back({in, window_of(g, k, row, column, true)});
-      }
+      for (int64_t k = 0; k < g.taps[0]; ++k)
+        for (int64_t i = 0; i < g.windows(side, 1); ++i)
+          for (int64_t j = 0; j < g.windows(side, 2); ++j) {
+            const int64_t first_row = row + i * s * side, first_column = column + j * s * side;
+            if (first_row >= g.taps[1] || first_column >= g.taps[2]) continue;
+            WinogradGrid in = out;
+            in.depth = g.y[0], in.height = g.y[1], in.width = g.y[2], in.channels = g.outputs;
+            in.plane_first = g.padding[0] - k * g.dilation[0];
+            in.step = d;
+            in.top = d * (i * side + side - 1) - (a + g.padding[1] - row) / s, in.left = d * (j * side + side - 1) - (b + g.padding[2] - column) / s;
+            parts.push_back({in, window_of(g, side, k, first_row, first_column, true)});
+          }
+      if (parts.empty()) return {};  // nothing reaches these results
       plans.push_back(plan_of(g, std::move(parts), out, s * s, true));
     }
   return plans;
@@ -364,7 +383,7 @@ bool winograd_backward_data(const onednn::ConvShape& s, const ChannelRows& dy, c
   const Geometry g(s);
   if (g.stride[0] != 1) return false;
   const std::vector<Plan> plans = backward_plans(g);
-  if (!std::all_of(plans.begin(), plans.end(), pays)) return false;
+  if (plans.empty() || !std::all_of(plans.begin(), plans.end(), pays)) return false;
   return std::all_of(plans.begin(), plans.end(), [&](const Plan& plan) { return convolve(plan, g.window(), dy, w, {}, dx); });
 }
 

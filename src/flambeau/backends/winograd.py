@@ -1,9 +1,9 @@
 """Whether convolutions are computed by fewer multiplications (Winograd's way) where that is faster, which is on by default.
 
-It is for float32 and windows of 2 x 2, 3 x 3 and 5 x 5, those of twice the size by a stride of 2, dilated ones, and ones with a third
-axis, from and to 16 channels or more. They take a third to two thirds of the time then. Results differ from those of adding up as written
-by rounding: of 256 channels the greatest error is 2.5 times as large. What is not finite gives what it gives there. The environment says
-no for a whole process by `FLAMBEAU_WINOGRAD=0`.
+It is for float32 and windows of 2 x 2 to 10 x 10 or so, also by a stride of 2, dilated, turned round, and with a third axis, from and to
+16 channels or more. They take a third to two thirds of the time then. Results differ from those of adding up as written by rounding: of
+256 channels the greatest error is 2.5 times as large. What is not finite gives what it gives there. The environment says no for a whole
+process by `FLAMBEAU_WINOGRAD=0`.
 
 Source: A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, 2015 (arXiv:1509.09308).
 """
