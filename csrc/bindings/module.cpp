@@ -261,8 +261,11 @@ void init_functions(nb::module_& m) {
     return nb::steal(wrap(from_channel_rows(plain_tensor(rows.ptr(), "from_channel_rows", "rows"), to_dims(sizes.ptr(), "from_channel_rows", "sizes", 0))));
   });
   m.def("set_deferred_layout", [](bool on) { set_layout_mode(on ? LayoutMode::Deferred : LayoutMode::Plain); });
-  m.def("set_winograd", [](bool on) { conv::set_winograd_enabled(on); });
-  m.def("get_winograd", [] { return conv::winograd_enabled(); });
+  m.def("set_winograd", [](int mode) {
+    if (mode < 0 || mode > 2) raise<ArgumentError>("set_winograd: mode = ", mode, "; expected 0 (never), 1 (where it pays) or 2 (always)");
+    conv::set_winograd_mode(static_cast<conv::Winograd>(mode));
+  });
+  m.def("get_winograd", [] { return static_cast<int>(conv::winograd_mode()); });
   m.def("get_deferred_layout", [] { return layout_mode() == LayoutMode::Deferred; });
   m.def("prepared_stats", [] {
     const PreparedStats s = prepared_stats();

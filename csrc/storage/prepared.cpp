@@ -12,7 +12,7 @@ namespace fl {
 namespace {
 
 // Per storage, and per address in it; the one that was used longest ago goes first.
-constexpr size_t kEntries = 512, kForms = 4;
+constexpr size_t kEntries = 512, kForms = 8;
 
 ForkMutex mutex(LockRank::Prepared);  // of every storage's `prepared_`, and of what is below
 PreparedStats counts{};

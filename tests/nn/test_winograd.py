@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -29,10 +31,20 @@ SHAPES = [
 
 
 @pytest.fixture(autouse=True)
-def restore():
-    before = winograd.set_flags(True)
+def wherever_possible():
+    before = fl._C.get_winograd()
+    fl._C.set_winograd(2)
     yield
-    winograd.set_flags(*before)
+    fl._C.set_winograd(before)
+
+
+@contextlib.contextmanager
+def as_written() -> Iterator[None]:
+    fl._C.set_winograd(0)
+    try:
+        yield
+    finally:
+        fl._C.set_winograd(2)
 
 
 def parts(shape: tuple, dtype: fl.dtype, bias: bool = True, seed: int = 3) -> list[np.ndarray]:
@@ -49,7 +61,7 @@ def parts(shape: tuple, dtype: fl.dtype, bias: bool = True, seed: int = 3) -> li
 # (op, from channels, to channels, size, window, further arguments)
 KINDS = {
     "2 x 2": ("conv2d", 32, 48, (17, 30), (2, 2), {}),
-    "5 x 5": ("conv2d", 40, 32, (17, 22), (5, 5), {"padding": 2}),
+    "5 x 5": ("conv2d", 48, 32, (17, 22), (5, 5), {"padding": 2}),
     "5 x 5 without padding": ("conv2d", 32, 32, (12, 40), (5, 5), {}),
     "4 x 4": ("conv2d", 32, 48, (20, 23), (4, 4), {"padding": (1, 2)}),
     "3 x 5": ("conv2d", 32, 32, (20, 23), (3, 5), {"padding": (1, 2)}),
@@ -62,6 +74,21 @@ KINDS = {
     "5 x 5 by 2": ("conv2d", 32, 32, (33, 41), (5, 5), {"stride": 2, "padding": (2, 1)}),
     "6 x 6 by 2": ("conv2d", 64, 32, (30, 31), (6, 6), {"stride": 2, "padding": 3}),
     "10 x 10 by 2": ("conv2d", 32, 32, (40, 39), (10, 10), {"stride": 2, "padding": 4}),
+    "line of 3": ("conv1d", 64, 32, (301,), (3,), {"padding": 1}),
+    "line of 5": ("conv1d", 32, 32, (250,), (5,), {"padding": 2}),
+    "line of 7": ("conv1d", 32, 64, (250,), (7,), {"padding": 3}),
+    "line of 11, dilated": ("conv1d", 32, 32, (400,), (11,), {"padding": 15, "dilation": 3}),
+    "line of 3, dilated by 16": ("conv1d", 32, 32, (700,), (3,), {"padding": 16, "dilation": 16}),
+    "line of 6 by 2": ("conv1d", 32, 32, (400,), (6,), {"padding": 2, "stride": 2}),
+    "line of 10 by 2 turned round": ("conv_transpose1d", 32, 32, (200,), (10,), {"padding": 4, "stride": 2, "output_padding": 1}),
+    "1 x 3": ("conv2d", 32, 48, (17, 40), (1, 3), {"padding": (0, 1)}),
+    "3 x 1": ("conv2d", 32, 48, (40, 17), (3, 1), {"padding": (2, 0)}),
+    "1 x 7, by 3 along the rows": ("conv2d", 32, 48, (30, 40), (1, 7), {"padding": (2, 3), "stride": (3, 1)}),
+    "7 x 1 turned round": ("conv_transpose2d", 32, 32, (40, 17), (7, 1), {"padding": (3, 0)}),
+    "3 x 6 by 1 and 2": ("conv2d", 32, 48, (24, 41), (3, 6), {"padding": (1, 2), "stride": (1, 2)}),
+    "3 x 3, dilated along one axis": ("conv2d", 32, 48, (24, 41), (3, 3), {"padding": (1, 3), "dilation": (1, 3)}),
+    "6 x 3 by 2 and 1 turned round": ("conv_transpose2d", 32, 32, (16, 30), (6, 3), {"padding": (2, 1), "stride": (2, 1)}),
+    "5 x 1 x 3": ("conv3d", 32, 32, (8, 10, 40), (5, 1, 3), {"padding": (2, 0, 1)}),
     "3 x 3 turned round": ("conv_transpose2d", 48, 32, (18, 25), (3, 3), {"padding": 1}),
     "4 x 4 by 2 turned round": ("conv_transpose2d", 64, 32, (16, 18), (4, 4), {"stride": 2, "padding": 1}),
     "5 x 5 by 2 turned round": ("conv_transpose2d", 64, 32, (16, 18), (5, 5), {"stride": 2, "padding": 2, "output_padding": 1}),
@@ -94,7 +121,7 @@ def test_kinds_of_windows(kind):
     exact, ours = all_parts(fl.float64), all_parts(fl.float32)
     for found, true in zip(ours, exact, strict=True):
         np.testing.assert_allclose(found, true, rtol=0, atol=1e-5 * max(1.0, float(np.abs(true).max())))
-    with winograd.flags(enabled=False):
+    with as_written():
         written = all_parts(fl.float32)
     if fl._C.get_deferred_layout():
         assert any((a != c).any() for a, c in zip(ours, written, strict=True)), "none of the parts is computed by fewer multiplications"
@@ -112,8 +139,8 @@ def test_it_is_as_exact_as_is_said():
     shape = (2, 256, 64, (32, 32), (1, 1))
     exact = parts(shape, fl.float64)
     fewer = parts(shape, fl.float32)
-    winograd.set_flags(False)
-    written = parts(shape, fl.float32)
+    with as_written():
+        written = parts(shape, fl.float32)
     for ours, plain, true in zip(fewer[:3], written[:3], exact[:3], strict=True):
         assert np.abs(ours - true).max() <= 6 * np.abs(plain - true).max()
 
@@ -121,20 +148,22 @@ def test_it_is_as_exact_as_is_said():
 def test_the_switch_changes_how_results_are_made():
     if not fl._C.get_deferred_layout():
         pytest.skip("row-major convolutions are added up as written")
-    shape = SHAPES[0]
+    shape = SHAPES[8]
     with winograd.flags(enabled=False):
-        assert not fl._C.get_winograd()
+        assert fl._C.get_winograd() == 0
         written = parts(shape, fl.float32)
-    assert fl._C.get_winograd()
+    assert fl._C.get_winograd() == 1
     assert any((a != b).any() for a, b in zip(parts(shape, fl.float32), written, strict=True))
     with pytest.raises(TypeError, match="takes a bool, not 1"):
         winograd.set_flags(1)
+    with pytest.raises(fl.ArgumentError, match="mode = 3"):
+        fl._C.set_winograd(3)
 
 
 def test_the_environment_switches_it_off():
     program = "import flambeau as fl; print(fl._C.get_winograd(), fl.nn.functional.conv2d(fl.ones(1, 32, 32, 32), fl.ones(32, 32, 3, 3)).eq(288).all().item())"
     out = subprocess.run([sys.executable, "-c", program], env={**os.environ, "FLAMBEAU_WINOGRAD": "0"}, capture_output=True, text=True, check=True)
-    assert out.stdout.split() == ["False", "True"]
+    assert out.stdout.split() == ["0", "True"]
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
@@ -204,6 +233,51 @@ def test_one_weight_by_several_ways():
             found = [op(x, w, **way) for way in ways for op in (F.conv2d, F.conv_transpose2d)]
             for y, true in zip(found, exact, strict=True):
                 np.testing.assert_allclose(y.numpy(), true.numpy(), rtol=0, atol=1e-4)
+
+
+def three_times(op, x: fl.Tensor, w: fl.Tensor, **given) -> None:
+    """From the second time on with the transform that is kept."""
+    exact = op(x.double(), w.double(), **given)
+    for _ in range(3):
+        np.testing.assert_allclose(op(x, w, **given).numpy(), exact.numpy(), rtol=0, atol=1e-4 * float(exact.abs().max()))
+
+
+def test_weights_that_begin_at_one_address():
+    """A view of other sizes, and part of a weight, have transforms of their own."""
+    w = fl.randn(64, 32, 3, 3)
+    a, b = fl.randn(2, 32, 24, 24), fl.randn(2, 64, 24, 24)
+    with fl.no_grad():
+        for weights in ((w, w.view(32, 64, 3, 3), w[:32]), (w[:32], w, w.view(32, 64, 3, 3))):
+            for v in weights:
+                three_times(F.conv2d, a if v.shape[1] == 32 else b, v, padding=1)
+        flat = fl.randn(64 * 32 * 27)
+        for sizes in ((64, 32, 3, 3), (32, 32, 5, 5), (32, 32, 3, 3, 3), (32, 32, 4, 4), (64, 32, 3)):
+            v = flat[: int(np.prod(sizes))].view(sizes)
+            three_times(getattr(F, f"conv{len(sizes) - 2}d"), fl.randn(2, 32, 20, 20, 20)[(slice(None), slice(None)) + (0,) * (5 - len(sizes))], v)
+
+
+@pytest.mark.parametrize("side", [3, 4, 5])
+def test_one_weight_turned_round_by_several_strides(side):
+    x, w = fl.randn(2, 32, 20, 20), fl.randn(32, 32, side, side)
+    with fl.no_grad():
+        for stride in (1, 2, 1, (1, 2), (2, 1)):
+            three_times(F.conv_transpose2d, x, w, stride=stride, padding=side // 2)
+
+
+def test_huge_dilations_are_added_up_as_written():
+    """Their images would have no position; counted, they overflow."""
+    x, w = fl.randn(16, 32, 9, 9), fl.randn(32, 32, 3, 3)
+    y = F.conv2d(x, w, padding=1 << 30, dilation=1 << 30)
+    np.testing.assert_allclose(y.numpy(), F.conv2d(x, w[:, :, 1:2, 1:2]).numpy(), rtol=0, atol=1e-3)
+
+
+def test_gradients_keep_no_transform():
+    x, w = fl.randn(2, 32, 20, 20).requires_grad_(), fl.randn(32, 32, 3, 3)
+    y = F.conv2d(x, w, padding=1)
+    before = fl._C.prepared_stats()["made"]
+    for _ in range(3):
+        y.sum().backward(retain_graph=True)
+    assert fl._C.prepared_stats()["made"] == before
 
 
 def test_a_weight_that_changes_between_uses():

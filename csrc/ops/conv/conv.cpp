@@ -162,8 +162,9 @@ void convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, IntL
   });
 }
 
-void conv_backward_data(const Tensor& dy, const Tensor& weight, IntList, IntList stride, IntList padding, IntList dilation, int64_t groups,
-                        const Tensor& dx) {
+namespace {
+// dx of y = conv(x), or with `result` what a transposed convolution makes.
+void back(const Tensor& dy, const Tensor& weight, IntList stride, IntList padding, IntList dilation, int64_t groups, const Tensor& dx, bool result) {
   if (dx.numel() == 0) return;
   if (dy.numel() == 0 || weight.numel() == 0) return zero(dx);
   const auto shape = shape_of(dx.sizes(), weight.sizes(), dy.sizes(), stride, padding, dilation, groups);
@@ -172,7 +173,7 @@ void conv_backward_data(const Tensor& dy, const Tensor& weight, IntList, IntList
   if (channels_last(dy, dx)) {
     if (conv::narrow_backward_data(shape, dy, weight, dx)) return;
     const ChannelRows from(dy), to = ChannelRows::fresh(dx);
-    if (conv::winograd_backward_data(shape, from, weight, to) || onednn::conv_backward_data(shape, true, from.matrix(), weight, to.matrix())) return;
+    if (conv::winograd_backward_data(shape, from, weight, to, result) || onednn::conv_backward_data(shape, true, from.matrix(), weight, to.matrix())) return;
   }
   if (use_onednn(Part::BackwardData, dy.dtype(), weight.sizes(), dy.sizes(), stride, groups) &&
       onednn::conv_backward_data(shape, false, dy, weight, dx))
@@ -198,6 +199,12 @@ void conv_backward_data(const Tensor& dy, const Tensor& weight, IntList, IntList
     using T = decltype(z);
     conv::backward_data<T>(c, wdy.data<T>(), ww.data<T>(), out.wide.data<T>());
   });
+}
+}  // namespace
+
+void conv_backward_data(const Tensor& dy, const Tensor& weight, IntList, IntList stride, IntList padding, IntList dilation, int64_t groups,
+                        const Tensor& dx) {
+  back(dy, weight, stride, padding, dilation, groups, dx, false);
 }
 
 void conv_backward_weight(const Tensor& dy, const Tensor& x, IntList, IntList stride, IntList padding, IntList dilation, int64_t groups,
@@ -243,7 +250,7 @@ void conv_backward_weight(const Tensor& dy, const Tensor& x, IntList, IntList st
 
 void conv_transposed(const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride, IntList padding, IntList, IntList dilation,
                      int64_t groups, const Tensor& y) {
-  conv_backward_data(x, weight, y.sizes(), stride, padding, dilation, groups, y);
+  back(x, weight, stride, padding, dilation, groups, y, true);
   if (!bias.defined() || y.numel() == 0) return;
   conv::add_channel_bias(y, bias);
 }

@@ -14,6 +14,7 @@
 //     stride 2       the four quarters of the taps are windows of half the size over every second row and column: four parts, whose channels are added up
 //                    together. The gradient of the input has four quarters of results, which are convolutions of their own
 //     three axes     each tap of the first one is a part
+//     one axis       tiles of 6 inputs: 12 multiplications, 6
 //
 // The points 0, 3/4, -3/4, 3/2, -3/2, infinity are exact in float32 and lose less than the usual 1 and 2: of 256 channels the greatest error is 2.5 times
 // that of adding up as written, and 10 times with those.
@@ -36,6 +37,7 @@
 namespace fl::conv {
 namespace {
 
+using kernels::WinogradAxis;
 using kernels::WinogradGrid;
 using kernels::WinogradTiles;
 using kernels::WinogradWindow;
@@ -46,11 +48,14 @@ constexpr int64_t kColumns = 64;                      // of products at once
 constexpr int64_t kSharedBytes = int64_t{8} << 20;    // of the tiles of all images, where a pass over them for each panel of the weight is cheaper
 constexpr int64_t kSumBytes = int64_t{2} << 20, kSumTiles = 96;  // of tiles that are added up together, for the gradient of the weight
 constexpr int64_t kSumChannels = 64, kFewTiles = 64;             // the side of the sums that a thread makes from all tiles where there are so few
-constexpr int64_t kWeightTiles = 12;                             // what a pass over the transformed weight, and making it, takes as long as
+// What takes as long: a pass over the transformed weight, and making it, as products of so many tiles; transforms of a channel as products by so many
+// others (one core of a Zen 1; where vectors are longer, products gain more by them).
+constexpr int64_t kWeightTiles = 8;
+constexpr double kTransform = 14, kTransformBack = 10, kLeastGain = 1.1;
 
-std::atomic<bool> enabled{[] {
+std::atomic<Winograd> mode{[] {
   const char* s = std::getenv("FLAMBEAU_WINOGRAD");
-  return !s || std::strcmp(s, "0") != 0;
+  return s && std::strcmp(s, "0") == 0 ? Winograd::Never : Winograd::WherePaid;
 }()};
 
 // Rows of transformed tiles, and these for each product, an odd number of lines apart: not in the same sets of a cache.
@@ -75,75 +80,81 @@ struct Plan {
   double gain;  // multiplications as written, for each that takes as long here
   bool turned;  // the weight's outputs are its rows
 
-  int64_t products() const { return kernels::winograd_in(out.taps) * kernels::winograd_in(out.taps); }
+  int64_t products() const { return kernels::winograd_in(out.taps) * (out.flat ? 1 : kernels::winograd_in(out.taps)); }
   int64_t bytes_of(int64_t count, int64_t width) const { return products() * count * width * static_cast<int64_t>(sizeof(float)); }
   int64_t channels() const { return parts[0].grid.channels; }
   int64_t rows() const { return static_cast<int64_t>(parts.size()) * channels(); }
   int64_t columns() const { return out.channels; }
 };
 
-// Three spatial axes; two are planes of depth 1.
+// Three spatial axes; two are planes of depth 1, and one is a plane of one row.
 struct Geometry {
   int64_t n, in, outputs;  // channels
   int64_t x[3], y[3], taps[3], stride[3], padding[3], dilation[3];
+  bool flat;          // windows of one row, or one column
+  int rows, columns;  // the axes of tiles; tiles of flat windows go along columns
+  int64_t side;       // of the windows that take the fewest multiplications; several may make one
+
   explicit Geometry(const onednn::ConvShape& s) : n(s.x[0]), in(s.x[1]), outputs(s.y[1]) {
     const int missing = 5 - s.x.size();
     for (int d = 0; d < 3; ++d) {
       const int at = d - missing;
       const bool there = at >= 0;
       x[d] = there ? s.x[at + 2] : 1, y[d] = there ? s.y[at + 2] : 1, taps[d] = there ? s.w[at + 2] : 1;
-      stride[d] = there ? s.stride[at] : 1, padding[d] = there ? s.padding[at] : 0, dilation[d] = there ? s.dilation[at] : 1;
+      stride[d] = there ? s.stride[at] : 1, padding[d] = there ? s.padding[at] : 0, dilation[d] = there && taps[d] > 1 ? s.dilation[at] : 1;
+    }
+    flat = taps[1] == 1 || taps[2] == 1;
+    columns = taps[2] == 1 ? 1 : 2, rows = 3 - columns;
+    double least = 1e300;
+    side = 5;
+    for (const int64_t candidate : {5, 3, 2}) {
+      const auto in_size = static_cast<double>(kernels::winograd_in(candidate)), out_size = static_cast<double>(kernels::winograd_out(candidate));
+      double cost = static_cast<double>(windows(candidate, columns)) * in_size / out_size;
+      if (!flat) cost *= static_cast<double>(windows(candidate, rows)) * in_size / out_size;
+      if (cost < least) least = cost, side = candidate;
     }
   }
   int64_t window() const { return taps[0] * taps[1] * taps[2]; }
   int64_t over(int axis) const { return ceil_div(taps[axis], stride[axis]); }  // taps over every `stride`th position
-  int64_t windows(int64_t side, int axis) const { return ceil_div(over(axis), side); }
-  // The side of the windows, of which several may make one, that takes the fewest multiplications.
-  int64_t side() const {
-    int64_t best = 5;
-    double least = 1e300;
-    for (const int64_t side : {5, 3, 2}) {
-      const auto in = static_cast<double>(kernels::winograd_in(side)), out = static_cast<double>(kernels::winograd_out(side));
-      const double cost = static_cast<double>(windows(side, 1) * windows(side, 2)) * in * in / (out * out);
-      if (cost < least) least = cost, best = side;
-    }
-    return best;
-  }
+  int64_t windows(int64_t of_side, int axis) const { return ceil_div(over(axis), of_side); }
+  bool is_cut(int axis) const { return !flat || axis == columns; }
+  int64_t side_of(int axis) const { return is_cut(axis) ? side : 1; }
+  int64_t tiles(int axis, int64_t results) const { return ceil_div(ceil_div(results, dilation[axis]), is_cut(axis) ? kernels::winograd_out(side) : 1); }
 };
+int64_t pitch(const int64_t (&sizes)[3], int axis) { return axis == 1 ? sizes[2] : 1; }
 
 bool may_be(const onednn::ConvShape& s, DType type) {
-  if (!winograd_enabled() || type != DType::Float32 || s.groups != 1 || s.x.size() < 4) return false;
+  if (winograd_mode() == Winograd::Never || type != DType::Float32 || s.groups != 1) return false;
   const Geometry g(s);
-  if (g.stride[1] != g.stride[2] || g.dilation[1] != g.dilation[2] || g.stride[1] > 2) return false;
-  if ((g.stride[1] == 2 && g.dilation[1] != 1) || g.over(1) < 2 || g.over(2) < 2) return false;
-  if (g.dilation[1] > std::max(g.y[1], g.y[2])) return false;  // images of no position
+  for (const int axis : {g.rows, g.columns}) {
+    if (!g.is_cut(axis)) continue;
+    if (g.over(axis) < 2 || g.stride[axis] > 2 || (g.stride[axis] == 2 && g.dilation[axis] != 1)) return false;
+    if (g.dilation[axis] > g.y[axis]) return false;  // images of no position
+  }
   // A vector of channels each, and two at least: columns of a product come in pairs.
   const int64_t columns = gemm_cols<float>();
   return g.in % (columns / 2) == 0 && g.outputs % (columns / 2) == 0 && g.in >= columns && g.outputs >= columns;
 }
 
-// The taps at `row` and `column` and every `stride`th one from there; turned round from the last such one.
-WinogradWindow window_of(const Geometry& g, int64_t side, int64_t depth, int64_t row, int64_t column, bool turned) {
-  const int64_t step = g.stride[1];
-  WinogradWindow w{side, {}};
-  for (int64_t i = 0; i < side; ++i)
-    for (int64_t j = 0; j < side; ++j) {
-      const int64_t a = row + step * (turned ? side - 1 - i : i), b = column + step * (turned ? side - 1 - j : j);
-      w.at[i * side + j] = a < g.taps[1] && b < g.taps[2] ? static_cast<int32_t>((depth * g.taps[1] + a) * g.taps[2] + b) : -1;
+// A window along one axis: its first tap, and where it is held to the input.
+struct Cut {
+  int64_t tap;
+  WinogradAxis in;
+};
+
+// The window of every `stride`th tap from the given ones on; turned round from the last such one.
+WinogradWindow window_of(const Geometry& g, int64_t depth, const Cut& row, const Cut& column, bool turned) {
+  WinogradWindow w{g.side, g.flat, {}};
+  const int64_t rows = g.side_of(g.rows), columns = g.side;
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) {
+      int64_t at[3] = {depth, 0, 0};
+      at[g.rows] = row.tap + g.stride[g.rows] * (turned ? rows - 1 - i : i);
+      at[g.columns] = column.tap + g.stride[g.columns] * (turned ? columns - 1 - j : j);
+      const bool there = at[1] < g.taps[1] && at[2] < g.taps[2];
+      w.at[i * columns + j] = there ? static_cast<int32_t>((at[0] * g.taps[1] + at[1]) * g.taps[2] + at[2]) : -1;
     }
   return w;
-}
-
-// Tiles over `size` positions of results, of which there are `planes` planes.
-WinogradGrid grid_of(int64_t side, int64_t planes, int64_t height, int64_t width, const int64_t (&sizes)[3], int64_t channels) {
-  WinogradGrid t{};
-  const int64_t out = kernels::winograd_out(side);
-  t.taps = side;
-  t.rows = ceil_div(height, out), t.columns = ceil_div(width, out);
-  t.planes = planes, t.classes = 1;
-  t.depth = sizes[0], t.height = sizes[1], t.width = sizes[2], t.channels = channels;
-  t.plane_step = 1, t.step = 1;
-  return t;
 }
 
 // How many results of an axis a tap of each part reaches an input with, over all taps.
@@ -163,59 +174,84 @@ int64_t multiplications(const Geometry& g) {
 }
 
 Plan plan_of(const Geometry& g, std::vector<Part> parts, const WinogradGrid& out, int64_t quarters, bool turned) {
-  Plan p{std::move(parts), out, g.n * out.planes * out.classes * out.classes * out.rows * out.columns, 0, turned};
-  const int64_t made = (p.tiles + kWeightTiles) * p.products() * static_cast<int64_t>(p.parts.size());
-  p.gain = static_cast<double>(multiplications(g)) / static_cast<double>(quarters * made);
+  Plan p{std::move(parts), out, g.n * out.planes * out.rows.classes * out.columns.classes * out.rows.tiles * out.columns.tiles, 0, turned};
+  const auto made = static_cast<double>((p.tiles + kWeightTiles) * p.products() * static_cast<int64_t>(p.parts.size()));
+  const double transforms = kTransform / static_cast<double>(p.columns()) + kTransformBack / static_cast<double>(p.rows());
+  p.gain = static_cast<double>(multiplications(g)) / (static_cast<double>(quarters) * made * (1 + (isa() == Isa::V4 ? 2 : 1) * transforms));
   return p;
 }
 
+WinogradGrid grid_of(const Geometry& g, const WinogradAxis& rows, const WinogradAxis& columns, const int64_t (&sizes)[3], int64_t channels) {
+  WinogradGrid t{};
+  t.taps = g.side, t.flat = g.flat;
+  t.rows = rows, t.columns = columns;
+  t.plane_step = 1;
+  t.depth = sizes[0], t.positions = sizes[1] * sizes[2], t.channels = channels;
+  return t;
+}
+
 Plan forward_plan(const Geometry& g) {
-  const int64_t d = g.dilation[1], s = g.stride[1], side = g.side();
-  WinogradGrid out = grid_of(side, g.y[0], ceil_div(g.y[1], d), ceil_div(g.y[2], d), g.y, g.outputs);
-  out.step = out.classes = d;
+  WinogradAxis axes[3] = {};
+  std::vector<Cut> cuts[3];
+  for (const int axis : {1, 2}) {
+    const int64_t d = g.dilation[axis], s = g.stride[axis], side = g.side_of(axis);
+    axes[axis] = {g.tiles(axis, g.y[axis]), d, d, 0, g.y[axis], pitch(g.y, axis)};
+    for (int64_t i = 0; i < s * g.windows(side, axis); ++i) {
+      const int64_t tap = i % s + i / s * s * side;
+      if (tap < g.taps[axis]) cuts[axis].push_back({tap, {axes[axis].tiles, d, d * s, g.padding[axis] - d * tap, g.x[axis], pitch(g.x, axis)}});
+    }
+  }
+  WinogradGrid out = grid_of(g, axes[g.rows], axes[g.columns], g.y, g.outputs);
+  out.planes = g.y[0];
   std::vector<Part> parts;
   for (int64_t k = 0; k < g.taps[0]; ++k)
-    for (int64_t i = 0; i < s * g.windows(side, 1); ++i)
-      for (int64_t j = 0; j < s * g.windows(side, 2); ++j) {
-        const int64_t a = i % s + i / s * s * side, b = j % s + j / s * s * side;  // the first tap
-        if (a >= g.taps[1] || b >= g.taps[2]) continue;
-        WinogradGrid in = out;
-        in.depth = g.x[0], in.height = g.x[1], in.width = g.x[2], in.channels = g.in;
-        in.plane_step = g.stride[0], in.plane_first = k * g.dilation[0] - g.padding[0];
-        in.step = d * s, in.top = g.padding[1] - d * a, in.left = g.padding[2] - d * b;
-        parts.push_back({in, window_of(g, side, k, a, b, false)});
+    for (const Cut& row : cuts[g.rows])
+      for (const Cut& column : cuts[g.columns]) {
+        WinogradGrid in = grid_of(g, row.in, column.in, g.x, g.in);
+        in.planes = g.y[0], in.plane_step = g.stride[0], in.plane_first = k * g.dilation[0] - g.padding[0];
+        parts.push_back({in, window_of(g, k, row, column, false)});
       }
   return plan_of(g, std::move(parts), out, 1, false);
 }
 
-// One for each quarter of dx where the stride is 2.
+// The results of an axis that are `stride` apart, from `a` on, and what they see of dy: result a + stride * i sees i + (a + padding - tap) / stride - u
+// through tap + stride * u.
+struct Share {
+  WinogradAxis out;
+  std::vector<Cut> cuts;
+};
+std::vector<Share> shares_of(const Geometry& g, int axis) {
+  const int64_t d = g.dilation[axis], s = g.stride[axis], side = g.side_of(axis);
+  std::vector<Share> shares;
+  for (int64_t a = 0; a < std::min(s, g.x[axis]); ++a) {
+    Share share{{g.tiles(axis, ceil_div(g.x[axis] - a, s)), d, d * s, -a, g.x[axis], pitch(g.x, axis)}, {}};
+    const int64_t first = (a + g.padding[axis]) % s, shift = (a + g.padding[axis] - first) / s;
+    for (int64_t i = 0; i < g.windows(side, axis); ++i)
+      if (const int64_t tap = first + i * s * side; tap < g.taps[axis])
+        share.cuts.push_back({tap, {share.out.tiles, d, d, d * (i * side + side - 1) - shift, g.y[axis], pitch(g.y, axis)}});
+    shares.push_back(std::move(share));
+  }
+  return shares;
+}
+
+// One for each quarter of dx where strides are 2.
 std::vector<Plan> backward_plans(const Geometry& g) {
-  const int64_t d = g.dilation[1], s = g.stride[1], side = g.side();
+  const std::vector<Share> rows = shares_of(g, g.rows), columns = shares_of(g, g.columns);
   std::vector<Plan> plans;
-  for (int64_t a = 0; a < s; ++a)
-    for (int64_t b = 0; b < s; ++b) {
-      const int64_t height = ceil_div(g.x[1] - a, s), width = ceil_div(g.x[2] - b, s);  // of the quarter
-      if (height <= 0 || width <= 0) continue;
-      WinogradGrid out = grid_of(side, g.x[0], ceil_div(height, d), ceil_div(width, d), g.x, g.in);
-      out.classes = d, out.step = d * s;
-      out.top = -a, out.left = -b;
-      // Row a + s i sees row i + (a + padding - first) / s - u of dy through tap first + s u.
-      const int64_t row = (a + g.padding[1]) % s, column = (b + g.padding[2]) % s;
+  for (const Share& row : rows)
+    for (const Share& column : columns) {
+      WinogradGrid out = grid_of(g, row.out, column.out, g.x, g.in);
+      out.planes = g.x[0];
       std::vector<Part> parts;
       for (int64_t k = 0; k < g.taps[0]; ++k)
-        for (int64_t i = 0; i < g.windows(side, 1); ++i)
-          for (int64_t j = 0; j < g.windows(side, 2); ++j) {
-            const int64_t first_row = row + i * s * side, first_column = column + j * s * side;
-            if (first_row >= g.taps[1] || first_column >= g.taps[2]) continue;
-            WinogradGrid in = out;
-            in.depth = g.y[0], in.height = g.y[1], in.width = g.y[2], in.channels = g.outputs;
-            in.plane_first = g.padding[0] - k * g.dilation[0];
-            in.step = d;
-            in.top = d * (i * side + side - 1) - (a + g.padding[1] - row) / s, in.left = d * (j * side + side - 1) - (b + g.padding[2] - column) / s;
-            parts.push_back({in, window_of(g, side, k, first_row, first_column, true)});
+        for (const Cut& r : row.cuts)
+          for (const Cut& c : column.cuts) {
+            WinogradGrid in = grid_of(g, r.in, c.in, g.y, g.outputs);
+            in.planes = g.x[0], in.plane_first = g.padding[0] - k * g.dilation[0];
+            parts.push_back({in, window_of(g, k, r, c, true)});
           }
       if (parts.empty()) return {};  // nothing reaches these results
-      plans.push_back(plan_of(g, std::move(parts), out, s * s, true));
+      plans.push_back(plan_of(g, std::move(parts), out, static_cast<int64_t>(rows.size() * columns.size()), true));
     }
   return plans;
 }
@@ -225,7 +261,8 @@ std::vector<Plan> backward_plans(const Geometry& g) {
 struct Weight {
   const Tensor& weight;  // [output, input, tap]
   const Plan& plan;
-  const int64_t window;  // taps
+  const Geometry& g;
+  const int64_t window = g.window();
   const int64_t rows = plan.rows(), columns = plan.columns(), width = gemm_cols<float>(), panels = ceil_div(columns, width);
 
   int64_t panel_size() const { return rows * width; }
@@ -255,9 +292,12 @@ struct Weight {
   }
   // What is kept of a weight that is used again; else null.
   Ref<Storage> kept() const {
-    std::string form = plan.turned ? "winograd, turned" : "winograd";
-    for (const Part& part : plan.parts)
-      form += ' ' + std::to_string(part.window.at[0]) + ' ' + std::to_string(part.window.at[part.window.taps * part.window.taps - 1]);
+    // Sizes belong to it, since a tensor of other sizes may begin at the same address. The first window says which quarter it is.
+    const WinogradWindow& first = plan.parts[0].window;
+    std::string form = "winograd";
+    for (const int64_t v : {int64_t{plan.turned}, rows, columns, width, g.taps[0], g.taps[1], g.taps[2], g.stride[1], g.stride[2], g.side, int64_t{g.columns},
+                            int64_t{first.at[0]}, int64_t{first.at[first.count() - 1]}})
+      form += ' ' + std::to_string(v);
     return prepared(weight.storage(), weight.data<float>(), form, [&] { return transformed(); });
   }
 };
@@ -345,8 +385,8 @@ struct Convolve {
     });
   }
 
-  bool run() {
-    const Ref<Storage> kept = weight.kept();
+  bool run(bool keep) {
+    const Ref<Storage> kept = keep ? weight.kept() : Ref<Storage>();
     if (plan.tiles < plan.columns() && plan.bytes_of(plan.tiles, plan.rows()) <= kSharedBytes) {
       by_panels(kept ? static_cast<const float*>(kept->data()) : nullptr);
     } else {
@@ -357,34 +397,33 @@ struct Convolve {
   }
 };
 
-// Transforms count for more where products are faster, and where there are several for each result.
-bool pays(const Plan& p) { return p.gain >= (isa() == Isa::V4 ? 1.6 : 1.0) * (p.parts.size() > 1 ? 1.2 : 1.0); }
+bool pays(const Plan& p) { return p.gain >= kLeastGain || winograd_mode() == Winograd::Always; }
 
-bool convolve(const Plan& plan, int64_t window, const ChannelRows& x, const Tensor& w, const Tensor& bias, const ChannelRows& y) {
-  const Weight weight{w, plan, window};
+bool convolve(const Plan& plan, const Geometry& g, const ChannelRows& x, const Tensor& w, const Tensor& bias, const ChannelRows& y, bool keep) {
+  const Weight weight{w, plan, g};
   Convolve c{plan, weight, static_cast<const float*>(x.data()), bias.defined() ? bias.data<float>() : nullptr, static_cast<float*>(y.data())};
-  return c.run();
+  return c.run(keep);
 }
 
 }  // namespace
 
-bool winograd_enabled() { return enabled.load(std::memory_order_relaxed); }
-void set_winograd_enabled(bool on) { enabled.store(on, std::memory_order_relaxed); }
+Winograd winograd_mode() { return mode.load(std::memory_order_relaxed); }
+void set_winograd_mode(Winograd m) { mode.store(m, std::memory_order_relaxed); }
 
 bool winograd_forward(const onednn::ConvShape& s, const ChannelRows& x, const Tensor& w, const Tensor& bias, const ChannelRows& y) {
   if (!may_be(s, w.dtype())) return false;
   const Geometry g(s);
   const Plan plan = forward_plan(g);
-  return pays(plan) && convolve(plan, g.window(), x, w, bias, y);
+  return pays(plan) && convolve(plan, g, x, w, bias, y, true);
 }
 
-bool winograd_backward_data(const onednn::ConvShape& s, const ChannelRows& dy, const Tensor& w, const ChannelRows& dx) {
+bool winograd_backward_data(const onednn::ConvShape& s, const ChannelRows& dy, const Tensor& w, const ChannelRows& dx, bool keep) {
   if (!may_be(s, w.dtype())) return false;
   const Geometry g(s);
-  if (g.stride[0] != 1) return false;
+  if (g.stride[0] != 1 || (g.flat && g.stride[g.rows] != 1)) return false;
   const std::vector<Plan> plans = backward_plans(g);
   if (plans.empty() || !std::all_of(plans.begin(), plans.end(), pays)) return false;
-  return std::all_of(plans.begin(), plans.end(), [&](const Plan& plan) { return convolve(plan, g.window(), dy, w, {}, dx); });
+  return std::all_of(plans.begin(), plans.end(), [&](const Plan& plan) { return convolve(plan, g, dy, w, {}, dx, keep); });
 }
 
 bool winograd_backward_weight(const onednn::ConvShape& s, const ChannelRows& dy, const ChannelRows& x, const Tensor& dw) {

@@ -12,15 +12,20 @@ constexpr int64_t kWinogradLanes = 16;  // room behind a row of channels
 constexpr int64_t winograd_in(int64_t taps) { return taps == 2 ? 5 : 6; }
 constexpr int64_t winograd_out(int64_t taps) { return winograd_in(taps) + 1 - taps; }
 
-// Where tiles lie. Tile t is (sample, plane, class of rows, class of columns, row of tiles, column of tiles); classes and tiles have the same `step`
-// from one position to the next: a dilation, or a stride.
+// Along one axis of an image: tile i of a class begins at position i * out * step + class - first.
+struct WinogradAxis {
+  int64_t tiles, classes;
+  int64_t step;         // from one position of a tile to the next: a dilation, or a stride
+  int64_t first;
+  int64_t size, pitch;  // of an image: positions, and how far apart these are
+};
+// Where tiles lie. Tile t is (sample, plane, class of rows, class of columns, row of tiles, column of tiles).
 struct WinogradGrid {
-  int64_t taps;           // of a window's side: 2, 3 or 5
-  int64_t rows, columns;  // tiles of an image
-  int64_t planes, classes;
-  int64_t depth, height, width, channels;    // of a sample
-  int64_t plane_step, plane_first;           // plane i of tiles is plane i * plane_step + plane_first of a sample
-  int64_t step, top, left;                   // tile (i, j) begins at i * out * step + class - top
+  int64_t taps;  // of a window's side: 2, 3 or 5
+  bool flat;     // windows of one row: `out` is 1 along rows
+  WinogradAxis rows, columns;
+  int64_t planes, plane_step, plane_first;  // plane i of tiles is plane i * plane_step + plane_first of a sample
+  int64_t depth, positions, channels;       // of a sample: planes, and positions of each
 };
 
 // Where transformed tiles lie: element (product p, tile t, channel c) at data + p * plane + t * row + c.
@@ -32,7 +37,9 @@ struct WinogradTiles {
 // A window's taps: offsets from its first one, or -1 for zero.
 struct WinogradWindow {
   int64_t taps;
+  bool flat;
   int32_t at[25];
+  int64_t count() const { return flat ? taps : taps * taps; }
 };
 
 }  // namespace fl::kernels

@@ -24,6 +24,11 @@ inline bool is_zero(Floats v) {
   return zero;
 }
 
+template <int N>
+struct Constant {
+  constexpr operator int() const { return N; }
+};
+
 // A polynomial is known by its values at six points: 0, a, -a, b, -b and infinity; one of degree 4 by five, without -b.
 constexpr float kA = 0.75f, kB = 1.5f, kA2 = kA * kA, kB2 = kB * kB;
 constexpr float power(float x, int n) { return n == 0 ? 1 : x * power(x, n - 1); }
@@ -109,10 +114,20 @@ struct Sums {
   }
 };
 
-// A matrix of vectors, transformed from both sides: element (i, j) is read by in(i, j), a column at a time, and written by out(i, j, value).
-template <class Axis, class Read, class Write>
-inline __attribute__((always_inline)) void both_sides(Read in, Write out) {
+// A matrix of vectors, transformed from both sides, or a row of them: element (i, j) is read by in(i, j), a column at a time, and written by
+// out(i, j, value).
+template <class Axis, bool kFlat, class Read, class Write>
+inline __attribute__((always_inline)) void transform(Read in, Write out) {
   constexpr int kFrom = Axis::kFrom, kTo = Axis::kTo;
+  if constexpr (kFlat) {
+    Floats from[kFrom], to[kTo];
+#pragma GCC unroll 6
+    for (int j = 0; j < kFrom; ++j) from[j] = in(0, j);
+    Axis::run(from, to);
+#pragma GCC unroll 6
+    for (int j = 0; j < kTo; ++j) out(0, j, to[j]);
+    return;
+  }
   Floats half[kTo][kFrom];
 #pragma GCC unroll 6
   for (int j = 0; j < kFrom; ++j) {
@@ -137,48 +152,51 @@ struct Place {
   int64_t at, r0, r1, c0, c1;  // `at`: of its first element, which may be outside
 };
 Place place_of(const WinogradGrid& g, int64_t tile, int64_t size) {
-  const int64_t column = tile % g.columns, row = (tile /= g.columns) % g.rows, column_class = (tile /= g.rows) % g.classes,
-                row_class = (tile /= g.classes) % g.classes, plane = (tile /= g.classes) % g.planes * g.plane_step + g.plane_first, sample = tile / g.planes;
-  const int64_t tile_step = winograd_out(g.taps) * g.step, y = row * tile_step + row_class - g.top, x = column * tile_step + column_class - g.left;
+  const WinogradAxis &r = g.rows, &c = g.columns;
+  const int64_t column = tile % c.tiles, row = (tile /= c.tiles) % r.tiles, column_class = (tile /= r.tiles) % c.classes,
+                row_class = (tile /= c.classes) % r.classes, plane = (tile /= r.classes) % g.planes * g.plane_step + g.plane_first, sample = tile / g.planes;
+  const int64_t out = winograd_out(g.taps), y = row * (g.flat ? 1 : out) * r.step + row_class - r.first, x = column * out * c.step + column_class - c.first;
   // Positions before `end`, of those that begin at `from`.
-  const auto before = [&](int64_t from, int64_t end) {
-    const int64_t count = end <= from ? 0 : (end - from + g.step - 1) / g.step;
-    return count < size ? count : size;
+  const auto before = [&](int64_t from, int64_t end, int64_t step, int64_t most) {
+    const int64_t count = end <= from ? 0 : (end - from + step - 1) / step;
+    return count < most ? count : most;
   };
   const bool there = plane >= 0 && plane < g.depth;
-  return {(((sample * g.depth + plane) * g.height + y) * g.width + x) * g.channels, before(y, 0), there ? before(y, g.height) : 0, before(x, 0), before(x, g.width)};
+  const int64_t height = g.flat ? 1 : size;
+  return {((sample * g.depth + plane) * g.positions + y * r.pitch + x * c.pitch) * g.channels, before(y, 0, r.step, height),
+          there ? before(y, r.size, r.step, height) : 0, before(x, 0, c.step, size), before(x, c.size, c.step, size)};
 }
 
-template <class Axis>
-void tiles(const WinogradGrid& g, const float* x, int64_t t0, int64_t t1, const WinogradTiles& to) {
+template <class Axis, bool kFlat>
+void tiles_of(const WinogradGrid& g, const float* x, int64_t t0, int64_t t1, const WinogradTiles& to) {
   constexpr int kFrom = Axis::kFrom;
-  const int64_t row = g.step * g.width * g.channels, column = g.step * g.channels;
+  const int64_t row = g.rows.step * g.rows.pitch * g.channels, column = g.columns.step * g.columns.pitch * g.channels;
   for (int64_t t = t0; t < t1; ++t) {
     const Place p = place_of(g, t, kFrom);
-    const bool inside = p.r0 == 0 && p.r1 == kFrom && p.c0 == 0 && p.c1 == kFrom;
+    const bool inside = p.r0 == 0 && p.r1 == (kFlat ? 1 : kFrom) && p.c0 == 0 && p.c1 == kFrom;
     for (int64_t c = 0; c < g.channels; c += kLanes) {
       const float* from = x + p.at + c;
       float* out = to.data + t * to.row + c;
       const auto write = [&](int i, int j, Floats v) { store(out + (i * Axis::kTo + j) * to.plane, v); };
       if (inside)
-        both_sides<Axis>([&](int i, int j) { return load(from + i * row + j * column); }, write);
+        transform<Axis, kFlat>([&](int i, int j) { return load(from + i * row + j * column); }, write);
       else
-        both_sides<Axis>([&](int i, int j) { return i >= p.r0 && i < p.r1 && j >= p.c0 && j < p.c1 ? load(from + i * row + j * column) : Floats{}; }, write);
+        transform<Axis, kFlat>([&](int i, int j) { return i >= p.r0 && i < p.r1 && j >= p.c0 && j < p.c1 ? load(from + i * row + j * column) : Floats{}; }, write);
     }
   }
 }
 
-template <class Axis>
+template <class Axis, bool kFlat>
 bool outputs(const WinogradGrid& g, const WinogradTiles& from, int64_t t0, int64_t t1, int64_t c0, int64_t c1, const float* bias, float* y) {
   Floats seen{};
-  const int64_t row = g.step * g.width * g.channels, column = g.step * g.channels;
+  const int64_t row = g.rows.step * g.rows.pitch * g.channels, column = g.columns.step * g.columns.pitch * g.channels;
   for (int64_t t = t0; t < t1; ++t) {
     const Place p = place_of(g, t, Axis::kTo);
     for (int64_t c = c0; c < c1; c += kLanes) {
       const Floats add = bias ? load(bias + c) : Floats{};
       const float* in = from.data + t * from.row + c;
       float* to = y + p.at + c;
-      both_sides<Axis>([&](int i, int j) { return load(in + (i * Axis::kFrom + j) * from.plane); },
+      transform<Axis, kFlat>([&](int i, int j) { return load(in + (i * Axis::kFrom + j) * from.plane); },
                        [&](int i, int j, Floats v) {
                                    v += add;
                                    if (i >= p.r1 || j >= p.c1) return;
@@ -190,35 +208,37 @@ bool outputs(const WinogradGrid& g, const WinogradTiles& from, int64_t t0, int64
   return is_zero(seen);
 }
 
-template <int Points, int N>
+template <int Points, int N, bool kFlat>
 void weights(const WinogradWindow& window, const float* w, int64_t n_step, int64_t r_step, int64_t columns, int64_t width, int64_t rows, float* u, int64_t plane) {
-  float taps[N * N][kLanes];
+  constexpr int kTaps = kFlat ? N : N * N;
+  float taps[kTaps][kLanes];
   for (int64_t r = 0; r < rows; ++r, u += width)
     for (int64_t n0 = 0; n0 < width; n0 += kLanes) {
       for (int64_t l = 0; l < kLanes; ++l) {
         const float* from = w + (n0 + l) * n_step + r * r_step;
-        for (int k = 0; k < N * N; ++k) taps[k][l] = n0 + l < columns && window.at[k] >= 0 ? from[window.at[k]] : 0.f;
+        for (int k = 0; k < kTaps; ++k) taps[k][l] = n0 + l < columns && window.at[k] >= 0 ? from[window.at[k]] : 0.f;
       }
-      both_sides<Values<Points, N, true>>([&](int i, int j) { return load(taps[i * N + j]); },
+      transform<Values<Points, N, true>, kFlat>([&](int i, int j) { return load(taps[i * N + j]); },
                                           [&](int i, int j, Floats v) { store(u + (i * Points + j) * plane + n0, v); });
     }
 }
 
-template <int Points, int N>
+template <int Points, int N, bool kFlat>
 bool gradients(const WinogradWindow& window, const WinogradTiles& s, int64_t c0, int64_t c1, int64_t columns, float* dw, int64_t n_step, int64_t c_step) {
   Floats seen{};
-  float taps[N * N][kLanes];
+  constexpr int kTaps = kFlat ? N : N * N;
+  float taps[kTaps][kLanes];
   for (int64_t c = c0; c < c1; ++c) {
     const float* row = s.data + c * s.row;
     for (int64_t n0 = 0; n0 < columns; n0 += kLanes) {
-      both_sides<Sums<Points, N, true>>([&](int i, int j) { return load(row + (i * Points + j) * s.plane + n0); },
+      transform<Sums<Points, N, true>, kFlat>([&](int i, int j) { return load(row + (i * Points + j) * s.plane + n0); },
                                         [&](int i, int j, Floats v) {
                                   seen += v * 0.f;
                                   store(taps[i * N + j], v);
                                 });
       for (int64_t l = 0; l < kLanes; ++l) {
         float* to = dw + (n0 + l) * n_step + c * c_step;
-        for (int k = 0; k < N * N; ++k)
+        for (int k = 0; k < kTaps; ++k)
           if (window.at[k] >= 0) to[window.at[k]] = taps[k][l];
       }
     }
@@ -226,44 +246,48 @@ bool gradients(const WinogradWindow& window, const WinogradTiles& s, int64_t c0,
   return is_zero(seen);
 }
 
+// f(points, taps, flat), which are constants: for each kind of windows.
+template <class F>
+auto for_windows(int64_t taps, bool flat, const F& f) {
+  const auto with = [&](auto is_flat) {
+    switch (taps) {
+      case 2: return f(Constant<5>(), Constant<2>(), is_flat);
+      case 3: return f(Constant<6>(), Constant<3>(), is_flat);
+      default: return f(Constant<6>(), Constant<5>(), is_flat);
+    }
+  };
+  return flat ? with(Constant<1>()) : with(Constant<0>());
+}
+
 }  // namespace
 
 void winograd_input_f32(const WinogradGrid& g, const float* x, int64_t t0, int64_t t1, const WinogradTiles& to) {
-  g.taps == 2 ? tiles<FiveInputs>(g, x, t0, t1, to) : tiles<SixInputs>(g, x, t0, t1, to);
+  if (g.taps == 2) g.flat ? tiles_of<FiveInputs, true>(g, x, t0, t1, to) : tiles_of<FiveInputs, false>(g, x, t0, t1, to);
+  else g.flat ? tiles_of<SixInputs, true>(g, x, t0, t1, to) : tiles_of<SixInputs, false>(g, x, t0, t1, to);
 }
 
 void winograd_spread_f32(const WinogradGrid& g, const float* dy, int64_t t0, int64_t t1, const WinogradTiles& to) {
-  switch (g.taps) {
-    case 2: return tiles<Values<5, 4, false>>(g, dy, t0, t1, to);
-    case 3: return tiles<Values<6, 4, false>>(g, dy, t0, t1, to);
-    default: return tiles<Values<6, 2, false>>(g, dy, t0, t1, to);
-  }
+  for_windows(g.taps, g.flat, [&](auto points, auto taps, auto flat) { tiles_of<Values<points, points + 1 - taps, false>, flat>(g, dy, t0, t1, to); });
 }
 
 bool winograd_output_f32(const WinogradGrid& g, const WinogradTiles& from, int64_t t0, int64_t t1, int64_t c0, int64_t c1, const float* bias, float* y) {
-  switch (g.taps) {
-    case 2: return outputs<Sums<5, 4, false>>(g, from, t0, t1, c0, c1, bias, y);
-    case 3: return outputs<Sums<6, 4, false>>(g, from, t0, t1, c0, c1, bias, y);
-    default: return outputs<Sums<6, 2, false>>(g, from, t0, t1, c0, c1, bias, y);
-  }
+  return for_windows(g.taps, g.flat, [&](auto points, auto taps, auto flat) {
+    return outputs<Sums<points, points + 1 - taps, false>, flat>(g, from, t0, t1, c0, c1, bias, y);
+  });
 }
 
 void winograd_weight_f32(const WinogradWindow& window, const float* w, int64_t n_step, int64_t r_step, int64_t columns, int64_t width, int64_t rows, float* u,
                          int64_t plane) {
-  switch (window.taps) {
-    case 2: return weights<5, 2>(window, w, n_step, r_step, columns, width, rows, u, plane);
-    case 3: return weights<6, 3>(window, w, n_step, r_step, columns, width, rows, u, plane);
-    default: return weights<6, 5>(window, w, n_step, r_step, columns, width, rows, u, plane);
-  }
+  for_windows(window.taps, window.flat, [&](auto points, auto taps, auto flat) {
+    weights<points, taps, flat>(window, w, n_step, r_step, columns, width, rows, u, plane);
+  });
 }
 
 bool winograd_gradient_f32(const WinogradWindow& window, const WinogradTiles& s, int64_t c0, int64_t c1, int64_t columns, float* dw, int64_t n_step,
                            int64_t c_step) {
-  switch (window.taps) {
-    case 2: return gradients<5, 2>(window, s, c0, c1, columns, dw, n_step, c_step);
-    case 3: return gradients<6, 3>(window, s, c0, c1, columns, dw, n_step, c_step);
-    default: return gradients<6, 5>(window, s, c0, c1, columns, dw, n_step, c_step);
-  }
+  return for_windows(window.taps, window.flat, [&](auto points, auto taps, auto flat) {
+    return gradients<points, taps, flat>(window, s, c0, c1, columns, dw, n_step, c_step);
+  });
 }
 
 }  // namespace fl::kernels::FL_ISA
