@@ -358,7 +358,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "an array of objects that may not be": (
         one(ARRAY + tup(number(1), numbers(1), NUMPY_OBJECTS, FALSE, b"](" + call(name("os", "system"), text("true")) + b"e") + b"b"), "os.system",
     ),
-    "a number of objects": (one(call(name("numpy.core.multiarray", "scalar"), NUMPY_OBJECTS, text("x" * 8))), "has the dtype of objects"),
+    "a number of objects": (one(call(name("numpy.core.multiarray", "scalar"), NUMPY_OBJECTS, text("x" * 8))), "has the dtype object"),
     "an array of fields": (one(call(name("numpy", "dtype"), text("V8"), FALSE, TRUE)), "a NumPy dtype 'V8'"),
     "a dtype with a state of objects": (
         one(call(name("numpy", "dtype"), text("f8")) + tup(number(3), text("|"), NONE, tup(text("a")), NONE, number(-1), number(-1), number(63)) + b"b"),
@@ -371,7 +371,12 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
         one(call(name("numpy", "dtype"), text("U3")) + tup(number(3), text("<"), NONE, NONE, NONE, number(8), number(4), number(8)) + b"b"),
         "a NumPy dtype has the state",
     ),
-    "a dtype of text without an end": (one(call(name("numpy", "dtype"), text("U0"))), "a NumPy dtype 'U0'; expected text"),
+    "a dtype of text without an end": (one(call(name("numpy", "dtype"), text("U01"))), "a NumPy dtype 'U01'; expected text"),
+    "a number of text of no length": (one(call(name("numpy.core.multiarray", "scalar"), call(name("numpy", "dtype"), text("U0")), text(""))), "has the dtype <U0"),
+    "an array of text of no length": (
+        one(ARRAY + tup(number(1), numbers(2**60), call(name("numpy", "dtype"), text("S0")), FALSE, text("")) + b"b"),
+        "whose text has no length|has shape",
+    ),
     "a number of three bytes": (one(call(name("numpy.core.multiarray", "scalar"), NUMPY_TYPE, text("abc"))), "has 3 bytes; expected 8"),
     "another class than ndarray": (
         one(call(name("numpy.core.multiarray", "_reconstruct"), name("torch", "Tensor"), numbers(0), text("b"))), WRONG_ARGUMENTS,

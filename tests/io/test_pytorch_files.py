@@ -450,7 +450,12 @@ class Made:
     """No module, and no data alone."""
 
 
-NOT_MADE = ["builtins eval", "pathlib Path", "collections deque", "flambeau.nn.modules.linear _linear", "no_such_module Net", f"{__name__} Made"]
+class Closed:
+    def __del__(self):
+        raise AssertionError("it was made")
+
+
+NOT_MADE = ["builtins eval", "pathlib Path", "collections deque", "flambeau.nn.modules.linear _linear", "no_such_module Net", f"{__name__} Closed"]
 
 
 @pytest.mark.parametrize("name", NOT_MADE)

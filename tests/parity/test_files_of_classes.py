@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import io
 
 import pytest
@@ -220,6 +222,52 @@ def test_the_refusal_names_all_classes_and_the_line_to_add():
 class Plainest:
     """Of no kind that a file may hold by itself."""
 
+    def __del__(self):
+        pass
 
-class Other:
+
+class Other(Plainest):
     """Another such class."""
+
+
+class Space:
+    """An ordinary class: both libraries make it of its attributes."""
+
+    def __init__(self, low):
+        self.low, self.me = low, self
+
+    class Inner:
+        pass
+
+    class Mode(enum.Enum):
+        FAST = 1
+
+    @dataclasses.dataclass
+    class Part:
+        x: int = 1
+
+
+class Labelled(Space, dict):
+    pass
+
+
+@pytest.mark.parametrize("reader", [fl, torch], ids=["ours", "theirs"])
+@pytest.mark.parametrize("writer", [fl, torch], ids=["by us", "by them"])
+def test_objects_of_ordinary_classes_come_back(writer, reader):
+    space, labelled = Space(writer.ones(2)), Labelled(3)
+    labelled["n"] = labelled.inner = space
+    raw = written(writer, {"space": space, "of": {space: 1}, "labelled": labelled})
+    got = reader.load(io.BytesIO(raw), weights_only=False)
+    assert got["space"].me is got["space"] and got["of"] == {got["space"]: 1} and got["space"].low.tolist() == [1, 1]
+    assert type(got["labelled"]) is Labelled and got["labelled"]["n"] is got["labelled"].inner is got["space"]
+
+
+@pytest.mark.parametrize("reader", [fl, torch], ids=["ours", "theirs"])
+@pytest.mark.parametrize("writer", [fl, torch], ids=["by us", "by them"])
+def test_classes_in_classes_come_back(writer, reader):
+    inner = Space.Inner()
+    inner.n = 3
+    saved = {"a": inner, "kind": Space.Inner, "mode": Space.Mode.FAST, "p": [Space.Part(2), Space.Part(3)], "kinds": {Space.Mode: 1}}
+    got = reader.load(io.BytesIO(written(writer, saved)), weights_only=False)
+    assert type(got["a"]) is Space.Inner is got["kind"] and got["a"].n == 3
+    assert got["mode"] is Space.Mode.FAST and got["p"] == [Space.Part(2), Space.Part(3)] and got["kinds"] == {Space.Mode: 1}

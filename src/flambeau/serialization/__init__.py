@@ -186,9 +186,10 @@ def load(
             the tensor to use, or None to leave it; or a dict from locations to devices. The location is 'cpu' but in PyTorch's files,
             where the tensor is a whole storage as one axis.
         pickle_module: taken for PyTorch's sake; no module unpickles.
-        weights_only: False lets a file name enums, paths, namespaces, dataclasses and named tuples which the program has imported, and
-            a PyTorch file classes of modules and functions of `nn.functional`, too: whole modules are made. Instances are made without
-            their `__init__`. Other classes are allowed by `serialization.add_safe_globals`.
+        weights_only: False, for a file that you trust, makes objects of the classes that it names where the program has imported them:
+            enums, dataclasses, whole modules, ordinary objects. They are made without their `__init__`; no function that the file names
+            is called. Classes that may do harm are left out, as are those with a `__reduce__` of their own: docs/files.md.
+            `serialization.add_safe_globals` allows these.
         mmap: True or None maps a file given by its path into memory, copy-on-write, so that a
             tensor's bytes are read when they are used (checksums of PyTorch's and NumPy's archives are compared only where it is False);
             False reads the file.

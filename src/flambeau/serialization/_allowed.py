@@ -110,14 +110,17 @@ def modules_allowed() -> Iterator[None]:
 
 
 def found_by_name(kind: type) -> bool:
-    """Whether a class is what its module has under its name, so that a file can name it."""
+    """Whether a class is what its module, or a class in there, has under its name, so that a file can name it."""
     home = sys.modules.get(kind.__module__)
     if home is None:  # a place of PyTorch's that nobody has looked into yet
         try:
             home = importlib.import_module(kind.__module__)
         except ImportError:
             return False
-    return getattr(home, kind.__qualname__, None) is kind
+    found: Any = home
+    for part in kind.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is kind
 
 
 def functional_names() -> dict[int, str]:
@@ -127,7 +130,7 @@ def functional_names() -> dict[int, str]:
     return {id(value): f"flambeau.nn.functional.{name}" for name, value in vars(F).items() if not name.startswith("_") and callable(value)}
 
 
-def _names_of(value: Any) -> Iterator[str]:
+def names_of(value: Any) -> Iterator[str]:
     """Where a class or function is found: in its module, and, of the library's own, where PyTorch has it."""
     yield f"{value.__module__}.{value.__qualname__}"
     if (place := home_of(value.__module__, value.__name__)) is not None:
@@ -148,10 +151,10 @@ def _modules() -> dict[str, Any]:
     from flambeau.nn import functional as F
     from flambeau.nn.module import Module
 
-    found = {name: kind for kind in _below(Module) for name in _names_of(kind)}
+    found = {name: kind for kind in _below(Module) for name in names_of(kind)}
     for name in functional_names().values():
         function = getattr(F, name.rpartition(".")[2])
-        found |= dict.fromkeys((name, *_names_of(function), f"torch.nn.functional.{function.__name__}"), function)
+        found |= dict.fromkeys((name, *names_of(function), f"torch.nn.functional.{function.__name__}"), function)
     for last in _OF_ITS_CORE:  # what PyTorch's nn.functional only passes on is found where it lies
         found[f"torch._C._nn.{last}"] = getattr(F, last.replace("log_sig", "logsig"))
     return found
@@ -172,7 +175,7 @@ def _of_the_library() -> dict[str, Any]:
 
     bases = (optim.Optimizer, LRScheduler, data.Dataset, distributions.Distribution)
     kinds = [kind for base in bases for kind in _below(base) if kind.__module__.startswith(("flambeau.", f"{_tensor.library}."))]
-    return {name: kind for kind in kinds for name in _names_of(kind)}
+    return {name: kind for kind in kinds for name in names_of(kind)}
 
 
 def library_class(name: str) -> Any:

@@ -27,13 +27,20 @@ from flambeau.serialization._allowed import (
     is_never_allowed,
     library_class,
     module_names,
+    names_of,
     user_names,
 )
 from flambeau.serialization._errors import FileFormatError, RefusedName, short
+from flambeau.serialization._ordinary import (
+    is_kept_out,
+    is_reduced_by_object,
+    new_instance,
+    set_ordinary_state,
+    why_not_made,
+)
 
 _PLAIN = (dict, list, tuple, set, frozenset, deque, str, int, float, complex, bytes, bytearray)
 _NONE: tuple[Any, ...] = ()
-_FROM_A_CLASS_STATEMENT = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 class Parts(NamedTuple):
@@ -65,9 +72,8 @@ def is_named(value: Any) -> bool:
 
 def is_ordinary(value: Any) -> bool:
     """Whether an object is of a class that says nothing of how it is pickled: its class by name, and its attributes."""
-    kind: Any = type(value)
-    plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__ and kind not in copyreg.dispatch_table
-    return plain and not isinstance(value, type) and bool(kind.__flags__ & _FROM_A_CLASS_STATEMENT) and found_by_name(kind)
+    kind = type(value)
+    return is_reduced_by_object(kind) and found_by_name(kind)
 
 
 def parts_of(value: Any, where: str) -> Parts:
@@ -94,6 +100,7 @@ class Allowed:
     """What one file may name beyond plain values: what the user allows, and for `weights_only=False` classes that the program has imported.
 
     What the user allows is called as the file says. Of the others instances are made, without `__init__`; enums and paths alone are called.
+    `_ordinary.py` says of which classes.
     """
 
     def __init__(self) -> None:
@@ -103,16 +110,17 @@ class Allowed:
         self._names = {id(what): name for name, what in (self._modules | self._user).items()}
         self._called = {id(what) for what in self._user.values()}
         self._values: dict[int, str] = {}  # classes that stand as values, and are neither made nor called
+        self._ordinary: set[int] = set()
 
-    def find(self, name: str) -> Any:
-        """A class or function, or None."""
+    def find(self, name: str, imported: bool = True) -> Any:
+        """A class or function, or None. `imported=False` leaves out classes that only the program has."""
         if name in self._user:
             return self._user[name]
         if name in self._modules:
             return self._modules[name]
         if self._data and (what := self._of_the_library(name)) is not None:
             return what
-        return self._imported(name) if self._data and not is_never_allowed(name) else None
+        return self._imported(name) if imported and self._data and not is_never_allowed(name) else None
 
     def _of_the_library(self, name: str) -> Any:
         """What is the library's: its other classes, and modules whose names are PyTorch's in this program and were not in the file's."""
@@ -125,23 +133,31 @@ class Allowed:
         return what if what is not None and self.has(what) and what.__module__.partition(".")[0] != "flambeau" else None
 
     def _imported(self, name: str) -> Any:
-        module, _, last = name.rpartition(".")
-        kind = vars(sys.modules[module]).get(last) if module in sys.modules else None
-        if not isinstance(kind, type) or not is_data(kind) or f"{kind.__module__}.{kind.__qualname__}" != name:
+        kind = _in_its_module(name)
+        if not isinstance(kind, type) or not isinstance(kind.__module__, str) or name not in names_of(kind):
             return None
+        if not is_data(kind):
+            if why_not_made(kind) is not None:
+                return None
+            self._ordinary.add(id(kind))
         self._names[id(kind)] = name
         if issubclass(kind, (enum.Enum, PurePath, SimpleNamespace)):
             self._called.add(id(kind))
         return kind
 
+    def refusal(self, name: str) -> FileFormatError:
+        """What is said of a name that nothing allows, and of a class, why no instance is made."""
+        kind = _in_its_module(name) if self._data and not is_never_allowed(name) else None
+        return refused(name, why_not_made(kind) if isinstance(kind, type) else None)
+
     def find_class(self, name: str) -> Any:
         """A class or function that the program has imported, as a value among others (`{"kind": Net}`), or None."""
         if not self._data or is_never_allowed(name):
             return None
-        module, _, last = name.rpartition(".")
-        home = sys.modules.get("builtins" if module == "__builtin__" else module)
-        kind = vars(home).get(last) if home is not None else None
-        if not isinstance(kind, (type, FunctionType)) or is_never_allowed(kind.__module__):
+        kind = _in_its_module(name.replace("__builtin__.", "builtins.", 1) if name.startswith("__builtin__.") else name)
+        if not isinstance(kind, (type, FunctionType)) or is_kept_out(str(kind.__module__)) or is_kept_out(name):
+            return None
+        if isinstance(kind, FunctionType) and name.rpartition(".")[0] not in sys.modules:  # of a class: by getattr
             return None
         self._values[id(kind)] = name
         return kind
@@ -165,11 +181,21 @@ class Allowed:
         raw = inspect.getattr_static(kind, name, None)
         function = raw.__func__ if isinstance(raw, (classmethod, staticmethod)) else raw
         known = self.has(kind) or id(kind) in self._values
+        if known and isinstance(raw, type) and target is kind and _full_name(raw) == f"{_full_name(kind)}.{name}":
+            return self._nested(raw)
         if not known or name.startswith("__") or not isinstance(function, FunctionType) or is_never_allowed(function.__module__):
             raise FileFormatError(f"getattr is called for {short(name)} of {short(target)}; expected a method of an object of the file")
         if isinstance(raw, classmethod):
             return MethodType(function, kind)
         return function if target is kind or isinstance(raw, staticmethod) else MethodType(function, target)
+
+    def _nested(self, kind: type) -> Any:
+        """A class that is defined in another, which is named by that and its name in there."""
+        name = _full_name(kind)
+        found = self.find(name) or self.find_class(name)
+        if found is None:
+            raise self.refusal(name)
+        return found
 
     def has(self, what: Any) -> bool:
         return id(what) in self._names
@@ -185,24 +211,29 @@ class Allowed:
         """Runs code of the user's, if it is allowed."""
         name = self._names.get(id(what))
         if name is None and id(what) in self._values:
-            raise refused(self._values[id(what)])
+            raise self.refusal(self._values[id(what)])
         if name is None:
             raise FileFormatError(f"{short(what)} is called, which {'no file may do' if callable(what) else 'is no function'}")
         try:
             return do()
+        except FileFormatError:
+            raise
         except Exception as error:
             raise FileFormatError(f"{name}, which was allowed, raised {type(error).__name__}: {error}") from error
 
     def call(self, what: Any, args: tuple[Any, ...]) -> Any:
         if self.has(what) and not self.may_call(what):
-            raise FileFormatError(
-                f"{self._names[id(what)]} is called; weights_only=False lets a file make instances, not call (add_safe_globals allows that)"
+            name = self._names[id(what)]
+            raise RefusedName(
+                f"{name} is called; weights_only=False lets a file make instances, not call (add_safe_globals allows that)", name
             )
         return self.run(what, lambda: what(*args))
 
     def make(self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
         if not isinstance(kind, type):
             raise FileFormatError(f"an instance of {short(kind)} is wanted, which is no class")
+        if id(kind) in self._ordinary and id(kind) not in self._called:
+            return self.run(kind, lambda: new_instance(kind, args, kwargs or {}))
         return self.run(kind, lambda: kind.__new__(kind, *args, **(kwargs or {})))
 
     def made_of(self, kind: Any, parts: Parts) -> Any:
@@ -214,21 +245,46 @@ class Allowed:
             for key, value in parts.pairs:
                 target[key] = value
             if parts.state is not None:
-                set_state(target, parts.state)
+                self.set_state(target, parts.state)
 
         self.run(kind, fill)
         return target
 
+    def set_state(self, target: Any, state: Any) -> None:
+        (set_state if id(type(target)) in self._called else set_ordinary_state)(target, state)
 
-def refused(name: str, kinds: str = "tensors in plain containers") -> FileFormatError:
+
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _in_its_module(name: str) -> Any:
+    """What a module that the program has imported has under a name, or None. A class may be defined in another one."""
+    parts = name.split(".")
+    for i in range(len(parts) - 1, 0, -1):
+        if (home := sys.modules.get(".".join(parts[:i]))) is not None:
+            found = getattr(home, "__dict__", {}).get(parts[i])
+            for part in parts[i + 1 :]:
+                found = vars(found).get(part) if isinstance(found, type) else None
+            return found
+    return None
+
+
+def refused(name: str, why: str | None = None) -> FileFormatError:
     """What is said of a name that nothing allows."""
     if is_never_allowed(name):
         return FileFormatError(f"it names {short(name)}, which no file may use: a hostile file, most likely")
+    if why is not None:
+        return RefusedName(
+            f"it names {short(name)}, which weights_only=False makes no instance of: {why} (if you trust the file, allow it: "
+            f"{_tensor.library}.serialization.add_safe_globals([{_said(name)}]))",
+            name,
+        )
     way = f"if you trust the file, allow it: {_tensor.library}.serialization.add_safe_globals([{_said(name)}])"
     return RefusedName(
-        f"it names {short(name)}, which is not among what a file may name; expected {kinds} ({way}, with (what stands for it, its name) "
-        "where it is another here; modules, enums, paths, namespaces and dataclasses whose classes the program has imported: "
-        "weights_only=False)",
+        f"it names {short(name)}, which is not among what a file may name; expected tensors in plain containers ({way}, with (what stands "
+        "for it, its name) where it is another here; modules, enums, dataclasses and ordinary objects whose classes the program has "
+        "imported: weights_only=False)",
         name,
     )
 

@@ -38,7 +38,7 @@ from flambeau.nn._errors import kind_of
 from flambeau.serialization._container import DTYPES, code_of
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._keys import Keys
-from flambeau.serialization._named import Allowed, Parts, is_named, parts_of, refused
+from flambeau.serialization._named import Allowed, Parts, is_named, parts_of
 from flambeau.serialization._sharing import Met, check_place, placed
 
 MAX_DEPTH = 200
@@ -393,7 +393,7 @@ class Checker:
             raise FileFormatError(f"the structure names a class {str(name)[:80]}")
         kind = self._allowed.find(name)
         if kind is None:
-            raise FileFormatError(f"is refused: {refused(name)}")
+            raise FileFormatError(f"is refused: {self._allowed.refusal(name)}")
         return kind
 
     def _named(self, node: dict[str, Any], depth: int) -> None:

@@ -302,6 +302,8 @@ class _Wanted(_Survey):
         return _Blank()
 
     def call(self, function: Any, args: tuple[Any, ...]) -> Any:
+        if self._allowed.has(function) and not self._allowed.may_call(function):
+            self.refused[f"{function.__module__}.{function.__qualname__}"] = None
         return self._noted(function)
 
     def make(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -65,6 +65,10 @@ class Context:
         """Runs code of something of the user's that a file may call."""
         raise NotImplementedError
 
+    def set_state(self, target: Any, state: Any) -> None:
+        """Gives an object of a class that is allowed its state."""
+        raise NotImplementedError
+
     def charge(self, n: int, what: str) -> None:
         """Counts n bytes or elements that are copied."""
         self._budget -= n

@@ -16,7 +16,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau.serialization._errors import FileFormatError, short
-from flambeau.serialization._named import Allowed, refused, set_state
+from flambeau.serialization._named import Allowed
 from flambeau.serialization._old_text import OldText
 from flambeau.serialization._pickle import MAX_LINE, Global, plain
 from flambeau.serialization._torch_context import Context, Storage, attributes, expect, is_dict
@@ -88,7 +88,8 @@ class TorchNames(Context):
     def find(self, name: str) -> Any:
         if len(name) > 2 * MAX_LINE:
             raise FileFormatError(f"it names {short(name)}, which is too long")
-        if (what := self._allowed.find(name)) is not None:
+        known = name in _FUNCTIONS or name in _CLASSES or name in KINDS or name in CONSTANTS or name in MADE
+        if (what := self._allowed.find(name, imported=not known)) is not None:
             return what
         if name in _FUNCTIONS:
             function = _FUNCTIONS[name]
@@ -120,7 +121,7 @@ class TorchNames(Context):
             return Global(name)
         if (kind := self._allowed.find_class(name)) is not None:
             return kind
-        raise refused(name)
+        raise self._allowed.refusal(name)
 
     def _method(self, args: tuple[Any, ...]) -> Any:
         """How pickles have functions of classes, and methods of objects."""
@@ -137,6 +138,9 @@ class TorchNames(Context):
 
     def run(self, what: Any, do: Callable[[], Any]) -> Any:
         return self._allowed.run(what, do)
+
+    def set_state(self, target: Any, state: Any) -> None:
+        self._allowed.set_state(target, state)
 
     def is_allowed(self, cls: Any) -> bool:
         return self._allowed.has(cls)
@@ -160,6 +164,7 @@ class TorchNames(Context):
         return self._allowed.call(function, args)
 
     def make(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.charge(sum(len(arg) for arg in args if type(arg) in (str, bytes, tuple)), "an object's value")
         return self._allowed.make(cls, args, kwargs)
 
     def fill(self, target: Any, items: list[Any], pairs: bool) -> None:
@@ -199,7 +204,7 @@ class TorchNames(Context):
             target.__dict__.update(new)
         elif self.is_allowed(type(target)):
             (state,) = plain((state,))
-            self._allowed.run(type(target), lambda: set_state(target, state))
+            self._allowed.run(type(target), lambda: self.set_state(target, state))
         else:
             raise FileFormatError(f"a state is given to {_a(target)}, which takes none")
 

@@ -8,7 +8,7 @@ from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._memory_format import LAYOUTS, sparse_coo, strided
 from flambeau.serialization._errors import FileFormatError, short
-from flambeau.serialization._named import refused, set_state
+from flambeau.serialization._named import refused
 from flambeau.serialization._pickle import Global, plain
 from flambeau.serialization._sharing import check_place
 from flambeau.serialization._torch_context import (
@@ -143,8 +143,8 @@ def _rebuild_from_type(names: Context, args: tuple[Any, ...]) -> Tensor:
     if len(args) != 4 or not isinstance(args[0], Global) or args[0].name not in REBUILDS or not isinstance(args[2], tuple):
         raise FileFormatError(f"{name} is called with {short(args)}, which are not its arguments")
     kind = args[1].name if isinstance(args[1], Global) else ""
-    own = args[1] if isinstance(args[1], type) and issubclass(args[1], Tensor) and names.may_call(args[1]) else None
-    if isinstance(args[1], type) and not names.may_call(args[1]):
+    own = args[1] if isinstance(args[1], type) and issubclass(args[1], Tensor) and names.is_allowed(args[1]) else None
+    if isinstance(args[1], type) and not names.is_allowed(args[1]):
         raise refused(f"{args[1].__module__}.{args[1].__qualname__}")
     if own is None and kind not in ("torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"):
         raise FileFormatError(f"a tensor of class {kind or short(args[1])} is wanted; expected Tensor, Parameter or Buffer")
@@ -155,7 +155,7 @@ def _rebuild_from_type(names: Context, args: tuple[Any, ...]) -> Tensor:
         value = _with_grad(value.detach().as_subclass(own), value.requires_grad)
         if hasattr(own, "__setstate__"):
             (state,) = plain((state,))
-            names.run(own, lambda: set_state(value, state))
+            names.run(own, lambda: names.set_state(value, state))
             return value
     elif kind == "torch.nn.parameter.Parameter":
         value = _rebuild_parameter(names, (value, value.requires_grad, None))

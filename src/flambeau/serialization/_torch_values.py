@@ -244,7 +244,7 @@ class NumpyType(Inner):
         return type(found)() if found.isnative and found.kind not in "US" else found  # which prints as it did
 
 
-NUMPY_TEXT = re.compile("[US]([1-9][0-9]{0,8})")
+NUMPY_TEXT = re.compile("[US](0|[1-9][0-9]{0,8})")
 NUMPY_CODES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"}
 NUMPY_OBJECTS = {"O", "O8"}
 
@@ -271,8 +271,8 @@ def _numpy_scalar(names: Context, args: tuple[Any, ...]) -> Any:
     import numpy as np
 
     dtype, raw = args[0].dtype(), names.old_text.bytes_of(args[1])
-    if dtype.hasobject:
-        raise FileFormatError("a NumPy number has the dtype of objects; expected one of numbers or text")
+    if dtype.hasobject or not dtype.itemsize:
+        raise FileFormatError(f"a NumPy number has the dtype {dtype}; expected one of numbers or text")
     if len(raw) != dtype.itemsize:
         raise FileFormatError(f"a NumPy number of {dtype} has {len(raw)} bytes; expected {dtype.itemsize}")
     return np.frombuffer(raw, dtype)[0]
@@ -298,6 +298,8 @@ def build_array(names: Context, target: Any, state: Any) -> None:
     if type(fortran) is not bool or len(shape) > 32 or not all(type(n) is int and 0 <= n < 2**63 for n in shape):
         raise FileFormatError(f"a NumPy array has shape {short(shape)}")
     dtype = kind.dtype()
+    if not dtype.itemsize:  # of which any number would have no bytes
+        raise FileFormatError(f"a NumPy array has the dtype {dtype}, whose text has no length")
     if of_objects:  # the list's entries were read as others are
         if math.prod(shape) != len(raw) or math.prod(n for n in shape if n) * dtype.itemsize >= 2**59:
             raise FileFormatError(f"a NumPy array of {dtype} and shape {short(shape)} has {len(raw)} entries")

@@ -256,9 +256,14 @@ class _Pickler:
         return True
 
     def _global(self, name: str) -> None:
-        if not self._known(("global", name)):
+        if self._known(("global", name)):
+            return
+        outer, _, inner = name.rpartition(".")
+        if " " in outer:  # a class in another: by getattr, as Python's own pickles of this protocol have it
+            self._call("__builtin__ getattr", lambda: self._global(outer), inner)
+        else:
             self._out.append(b"c" + name.replace(" ", "\n").encode("utf-8") + b"\n")
-            self._put(("global", name))
+        self._put(("global", name))
 
     def _text(self, text: str) -> None:
         if not self._known(("text", text)):
@@ -423,6 +428,9 @@ class _Pickler:
 
     def _named(self, node: dict[str, Any]) -> None:
         module, _, name = node["R"].rpartition(".")
+        while module not in sys.modules and "." in module:
+            module, _, outer = module.rpartition(".")
+            name = f"{outer}.{name}"
         self._global(f"{module} {name}")
         self._tuple(node["a"])
         self._out.append(b"\x81" if "w" in node else b"R")
