@@ -5,7 +5,17 @@
 
 from __future__ import annotations
 
-from suites import bandwidth, kernels, kinds, memory, ops, overhead, programs, training
+from suites import (
+    bandwidth,
+    convolutions,
+    kernels,
+    kinds,
+    memory,
+    ops,
+    overhead,
+    programs,
+    training,
+)
 from suites.case import Case
 
 SUITES: dict[str, list[Case]] = {
@@ -16,6 +26,7 @@ SUITES: dict[str, list[Case]] = {
     "ops": ops.CASES,
     "kinds": kinds.CASES,
     "programs": programs.CASES,
+    "convolutions": convolutions.CASES,
     "bandwidth": bandwidth.CASES,
 }
 DEFAULT = ("overhead", "training", "kernels", "memory")  # of `--suite all`; the others take minutes of their own

@@ -135,14 +135,10 @@ def test_result_and_gradients(shape, bias):
 
 
 def test_it_is_as_exact_as_is_said():
-    """256 channels: at most six times the greatest error of adding up as written (2.5 times is usual)."""
+    """256 channels: the greatest error is some 2e-6 of the greatest result, as written some 1e-6."""
     shape = (2, 256, 64, (32, 32), (1, 1))
-    exact = parts(shape, fl.float64)
-    fewer = parts(shape, fl.float32)
-    with as_written():
-        written = parts(shape, fl.float32)
-    for ours, plain, true in zip(fewer[:3], written[:3], exact[:3], strict=True):
-        assert np.abs(ours - true).max() <= 6 * np.abs(plain - true).max()
+    for ours, exact in zip(parts(shape, fl.float32)[:3], parts(shape, fl.float64)[:3], strict=True):
+        assert np.abs(ours - exact).max() <= 5e-6 * np.abs(exact).max()
 
 
 def test_the_switch_changes_how_results_are_made():
