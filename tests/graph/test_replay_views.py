@@ -73,6 +73,7 @@ def test_views_that_are_made_without_gradients():
 KEPT = []
 
 
+@pytest.mark.eager("a function that is called while its caller records is not replayed")
 @pytest.mark.parametrize("keep", [lambda h: h, lambda h: h.detach(), lambda h: h[1:]], ids=["itself", "detached", "a view"])
 def test_what_a_result_is_a_view_of_and_lives_on(keep):
     def f(x):
@@ -99,6 +100,7 @@ def test_what_an_argument_is_a_view_of_and_is_kept():
         assert KEPT[0] is whole
 
 
+@pytest.mark.eager("a function that is called while its caller records is not replayed")
 def test_what_is_neither_an_argument_nor_made_is_said_to_be():
     there = fl.ones(3)
     compiled = fl.compile(lambda x: there, mode="replay")

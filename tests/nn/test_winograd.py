@@ -268,6 +268,8 @@ def test_huge_dilations_are_added_up_as_written():
 
 
 def test_gradients_keep_no_transform():
+    if not fl._C.get_deferred_layout():
+        pytest.skip("row-major convolutions keep what oneDNN made of the weight")
     x, w = fl.randn(2, 32, 20, 20).requires_grad_(), fl.randn(32, 32, 3, 3)
     y = F.conv2d(x, w, padding=1)
     before = fl._C.prepared_stats()["made"]
