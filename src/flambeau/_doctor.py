@@ -260,6 +260,7 @@ def settings(machine: Machine) -> Iterator[Finding]:
     for name, plain, why in (
         ("FLAMBEAU_ALLOCATOR", "", "is for finding errors: every block comes from the system"),
         ("FLAMBEAU_LAYOUT", "", "keeps convolutions from the layout that they are fastest in"),
+        ("FLAMBEAU_WINOGRAD", "1", "makes convolutions multiply two to three times as much"),
         ("PYTHONMALLOC", "pymalloc", "makes Python itself slower"),
         ("PYTHONDEVMODE", "", "makes Python itself slower"),
         ("CUDA_LAUNCH_BLOCKING", "0", "makes every call of a GPU wait"),
