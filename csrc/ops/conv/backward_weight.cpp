@@ -28,10 +28,8 @@ void spread_rows(const Conv& c, int64_t wq, int64_t q, const T* dy, T* out) {
   }
 }
 
-}  // namespace
-
 template <class T>
-void backward_weight(const Conv& c, const T* dy, const T* x, T* dw) {
+void add_products(const Conv& c, const T* dy, const T* x, T* dw) {
   const int64_t in_plane = c.h * c.w, out_plane = c.oh * c.ow, k = c.ci * c.taps(), size = c.groups * c.co * k;
   const PhaseBuffer buf(c);
   const auto offsets = buf.offsets(c);
@@ -75,6 +73,54 @@ void backward_weight(const Conv& c, const T* dy, const T* x, T* dw) {
       for (int64_t i = i0; i < i1; ++i) dw[i] += from[i];
     }
   });
+}
+
+template <class T>
+bool all_finite(const T* v, int64_t n) {
+  T seen = 0;
+  for (int64_t i = 0; i < n; ++i) seen += v[i] * T(0);
+  return seen == 0;
+}
+
+// What elements of x that are not finite add to dw, each by the taps that see it alone.
+template <class T>
+void add_elements(const Conv& c, const T* dy, const T* x, const std::vector<int64_t>& elements, T* dw) {
+  const int64_t taps = c.taps(), plane = c.h * c.w, out_plane = c.oh * c.ow;
+  std::vector<bool> settled(static_cast<size_t>(c.groups * c.ci));  // all of its dw are NaN
+  for (const int64_t e : elements) {
+    const int64_t w = e % c.w, h = e / c.w % c.h, channel = e / plane % (c.groups * c.ci), image = e / plane / (c.groups * c.ci), g = channel / c.ci;
+    if (settled[static_cast<size_t>(channel)]) continue;
+    int64_t numbers = 0;
+    for (int64_t o = 0; o < c.co; ++o) {
+      T* to = dw + ((g * c.co + o) * c.ci + channel % c.ci) * taps;
+      const T* from = dy + ((image * c.groups + g) * c.co + o) * out_plane;
+      for (int64_t k = 0; k < taps; ++k) {
+        const int64_t r = h + c.ph - k / c.kw * c.dh, q = w + c.pw - k % c.kw * c.dw;
+        if (r >= 0 && q >= 0 && r % c.sh == 0 && q % c.sw == 0 && r / c.sh < c.oh && q / c.sw < c.ow) to[k] += x[e] * from[r / c.sh * c.ow + q / c.sw];
+        numbers += to[k] == to[k];
+      }
+    }
+    settled[static_cast<size_t>(channel)] = numbers == 0;
+  }
+}
+
+}  // namespace
+
+template <class T>
+void backward_weight(const Conv& c, const T* dy, const T* x, T* dw) {
+  add_products(c, dy, x, dw);
+  const int64_t size = c.n * c.groups * c.ci * c.h * c.w;
+  if (all_finite(dw, c.groups * c.co * c.ci * c.taps()) || all_finite(x, size)) return;
+  // The sums run over zeros between the rows of dy, times which what is not finite is NaN.
+  std::vector<int64_t> elements;
+  const Buffer<T> finite(size);
+  for (int64_t i = 0; i < size; ++i) {
+    const bool is = x[i] * T(0) == 0;
+    finite.data()[i] = is ? x[i] : T(0);
+    if (!is) elements.push_back(i);
+  }
+  add_products(c, dy, finite.data(), dw);
+  add_elements(c, dy, x, elements, dw);
 }
 
 template void backward_weight<float>(const Conv&, const float*, const float*, float*);
