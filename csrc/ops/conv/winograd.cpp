@@ -117,13 +117,8 @@ void multiply(const Weight& w, const Tiles& v_at, const float* v, const float* u
   t.b_panel = w.panel_size(), t.b_step = w.width;
   t.c = m, t.ldc = m_at.row;
   t.alpha = 1;
-  for (int64_t r = 0; r < w.rows; r += kBlockK) {
-    t.k = std::min(kBlockK, w.rows - r);
-    t.a = v + r;
-    t.b = u + r * w.width;
-    gemm_tile(t);
-    t.beta = 1;
-  }
+  t.a = v, t.b = u;
+  gemm_tile(t, w.rows);
 }
 
 struct Convolve {
@@ -164,8 +159,7 @@ struct Convolve {
 
   // Each thread takes panels of the weight, for all tiles. `u` may be null: then a panel is transformed where it is used.
   void by_panels(const float* u) {
-    const int64_t total = plan.tiles;
-    const int64_t products = plan.products();
+    const int64_t total = plan.tiles, products = plan.products();
     const Tiles v_at(products, total, plan.rows()), m_at(products, total, weight.width);
     const Buffer<float> v(v_at.size());
     parallel_work(total, products * plan.rows(), 32768, [&](int64_t t0, int64_t t1) { transform_input(plan, x, t0, t1, v_at.at(v.data())); });
@@ -205,15 +199,17 @@ bool convolve(const Plan& plan, const Geometry& g, const ChannelRows& x, const T
 }  // namespace
 
 bool winograd_forward(const onednn::ConvShape& s, const ChannelRows& x, const Tensor& w, const Tensor& bias, const ChannelRows& y) {
-  if (!may_be(s, w.dtype())) return false;
-  const Geometry g(s);
+  const auto geometry = geometry_of(s, w.dtype());
+  if (!geometry) return false;
+  const Geometry& g = *geometry;
   const Plan plan = forward_plan(g);
   return pays(plan) && convolve(plan, g, x, w, bias, y, true);
 }
 
 bool winograd_backward_data(const onednn::ConvShape& s, const ChannelRows& dy, const Tensor& w, const ChannelRows& dx, bool keep) {
-  if (!may_be(s, w.dtype())) return false;
-  const Geometry g(s);
+  const auto geometry = geometry_of(s, w.dtype());
+  if (!geometry) return false;
+  const Geometry& g = *geometry;
   if (g.stride[0] != 1 || (g.flat && g.stride[g.rows] != 1)) return false;
   const std::vector<Plan> plans = backward_plans(g);
   if (plans.empty() || !std::all_of(plans.begin(), plans.end(), pays)) return false;
@@ -221,8 +217,9 @@ bool winograd_backward_data(const onednn::ConvShape& s, const ChannelRows& dy, c
 }
 
 bool winograd_backward_weight(const onednn::ConvShape& s, const ChannelRows& dy, const ChannelRows& x, const Tensor& dw) {
-  if (!may_be(s, dw.dtype())) return false;
-  const Geometry g(s);
+  const auto geometry = geometry_of(s, dw.dtype());
+  if (!geometry) return false;
+  const Geometry& g = *geometry;
   const Plan plan = forward_plan(g);
   if (!pays(plan)) return false;
   const int64_t in = plan.rows(), out = plan.columns(), channels = plan.channels(), total = plan.tiles, window = g.window(), products = plan.products();
@@ -247,13 +244,9 @@ bool winograd_backward_weight(const onednn::ConvShape& s, const ChannelRows& dy,
     t.b_panel = gemm_cols<float>(), t.b_step = d_at.row;
     t.c = sum, t.ldc = row;
     t.alpha = 1, t.beta = add ? 1 : 0;
-    for (int64_t k = 0; k < count; k += kBlockK) {
-      t.k = std::min(kBlockK, count - k);
-      t.a = v.data() + p * v_at.plane + k * v_at.row + c0;
-      t.b = d.data() + p * d_at.plane + k * d_at.row + n0;
-      gemm_tile(t);
-      t.beta = 1;
-    }
+    t.a = v.data() + p * v_at.plane + c0;
+    t.b = d.data() + p * d_at.plane + n0;
+    gemm_tile(t, count);
   };
   float* const to = dw.data<float>();
   std::atomic<bool> finite{true};

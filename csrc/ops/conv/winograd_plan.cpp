@@ -123,17 +123,18 @@ Geometry::Geometry(const onednn::ConvShape& s) : n(s.x[0]), in(s.x[1]), outputs(
   }
 }
 
-bool may_be(const onednn::ConvShape& s, DType type) {
-  if (winograd_mode() == Winograd::Never || type != DType::Float32 || s.groups != 1) return false;
+std::optional<Geometry> geometry_of(const onednn::ConvShape& s, DType type) {
+  if (winograd_mode() == Winograd::Never || type != DType::Float32 || s.groups != 1) return {};
   const Geometry g(s);
   for (const int axis : {g.rows, g.columns}) {
     if (!g.is_cut(axis)) continue;
-    if (g.over(axis) < 2 || g.stride[axis] > 2 || (g.stride[axis] == 2 && g.dilation[axis] != 1)) return false;
-    if (g.dilation[axis] > g.y[axis]) return false;  // images of no position
+    if (g.over(axis) < 2 || g.stride[axis] > 2 || (g.stride[axis] == 2 && g.dilation[axis] != 1)) return {};
+    if (g.dilation[axis] > g.y[axis]) return {};  // images of no position
   }
   // A vector of channels each, and two at least: columns of a product come in pairs.
   const int64_t columns = gemm_cols<float>();
-  return g.in % (columns / 2) == 0 && g.outputs % (columns / 2) == 0 && g.in >= columns && g.outputs >= columns;
+  if (g.in % (columns / 2) || g.outputs % (columns / 2) || g.in < columns || g.outputs < columns) return {};
+  return g;
 }
 
 bool pays(const Plan& p) { return p.gain >= kLeastGain || winograd_mode() == Winograd::Always; }

@@ -1,6 +1,7 @@
 // Which tiles a convolution is made of: Note [Winograd] in winograd.cpp.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "backend/onednn/onednn.h"
@@ -46,8 +47,9 @@ struct Geometry {
   int64_t tiles(int axis, int64_t results) const { return ceil_div(ceil_div(results, dilation[axis]), is_cut(axis) ? kernels::winograd_out(side) : 1); }
 };
 
-// Whether there are tiles for it at all, and whether they take less time.
-bool may_be(const onednn::ConvShape& s, DType type);
+// None where there are no tiles for it.
+std::optional<Geometry> geometry_of(const onednn::ConvShape& s, DType type);
+// Whether tiles take less time.
 bool pays(const Plan& p);
 
 Plan forward_plan(const Geometry& g);

@@ -22,7 +22,7 @@ FL_AT_LOAD(gemm_rows<float>(), gemm_rows<double>(), gemm_cols<float>(), gemm_col
 namespace {
 
 constexpr int64_t kFewPanels = 16, kFewColumns = 256;
-constexpr int64_t kBlockK = 256;
+constexpr int64_t kBlockK = kGemmBlock;
 constexpr int64_t kMiddle = 300 * 300 * 300;
 constexpr int64_t kTileGrain = int64_t{1} << 17;
 
@@ -76,23 +76,6 @@ void gemv(int64_t m, int64_t k, Mat<T> mat, const T* x, int64_t x_step, T* y, in
     if (g.beta != T(0)) v += g.beta * y[i * y_step];
     if (bias) v += bias[i * bias_step];
     y[i * y_step] = v;
-  }
-}
-
-// All of k for the tile at (i0, j0): blocks of k, the first with beta and bias, the others adding.
-template <class T>
-void run_tile(const Gemm<T>& g, GemmTile<T> t, int64_t j_cols) {
-  const T* a = t.a;
-  const T* b = t.b;
-  const T* last = t.b_last;
-  for (int64_t p = 0; p < g.k || p == 0; p += kBlockK) {
-    t.k = std::min(kBlockK, g.k - p);
-    t.a = a + p * t.a_step;
-    t.b = b + p * t.b_step;
-    t.b_last = last ? last + p * j_cols : nullptr;
-    gemm_tile(t);
-    t.beta = 1;
-    t.bias_n = t.bias_m = nullptr;
   }
 }
 
@@ -250,7 +233,7 @@ void gemm_big(const Gemm<T>& g) {
       t.beta = g.beta;
       t.bias_n = g.bias_n ? g.bias_n + j : nullptr;
       t.bias_m = g.bias_m ? g.bias_m + i : nullptr;
-      run_tile(g, t, cols);
+      gemm_tile(t, g.k);
     }
   };
   parallel_work(m_tiles * n_tiles, tile_work, kTileGrain, run_tiles);
