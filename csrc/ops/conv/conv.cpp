@@ -8,6 +8,7 @@
 #include "ops/conv/depthwise.h"
 #include "ops/conv/narrow.h"
 #include "ops/conv/native.h"
+#include "ops/conv/reach.h"
 #include "ops/conv/winograd.h"
 #include "ops/matmul/half.h"
 #include "tensor/raw.h"
@@ -121,7 +122,12 @@ namespace kernels {
 void convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride, IntList padding, IntList dilation, int64_t groups,
                  const Tensor& y) {
   if (y.numel() == 0) return;
-  if (weight.numel() == 0) return bias.defined() ? channel_expand(bias, y.sizes(), y) : zero(y);  // no input channels
+  const auto bias_alone = [&] { return bias.defined() ? channel_expand(bias, y.sizes(), y) : zero(y); };
+  if (weight.numel() == 0) return bias_alone();  // no input channels
+  if (const auto r = conv::reach(x.sizes(), weight.sizes(), y.sizes(), stride, padding, dilation); !r.all && !r.few) {
+    if (r.none) return bias_alone();
+    return convolution(x, r.part_copy(weight), bias, stride, r.padding, r.dilation, groups, y);
+  }
   const auto shape = shape_of(x.sizes(), weight.sizes(), y.sizes(), stride, padding, dilation, groups);
   if (conv::is_depthwise_volume(shape, x.dtype())) return conv::depthwise_forward(shape, x, weight, bias, y);
   if (is_product(shape, x.dtype())) return linear(as_rows(x), as_rows(weight), bias, as_rows(y));
@@ -167,6 +173,10 @@ namespace {
 void back(const Tensor& dy, const Tensor& weight, IntList stride, IntList padding, IntList dilation, int64_t groups, const Tensor& dx, bool result) {
   if (dx.numel() == 0) return;
   if (dy.numel() == 0 || weight.numel() == 0) return zero(dx);
+  if (const auto r = conv::reach(dx.sizes(), weight.sizes(), dy.sizes(), stride, padding, dilation); !r.all && !r.few) {
+    if (r.none) return zero(dx);
+    return back(dy, r.part_copy(weight), stride, r.padding, r.dilation, groups, dx, result);
+  }
   const auto shape = shape_of(dx.sizes(), weight.sizes(), dy.sizes(), stride, padding, dilation, groups);
   if (conv::is_depthwise_volume(shape, dy.dtype())) return conv::depthwise_backward_data(shape, dy, weight, dx);
   if (is_product(shape, dy.dtype())) return mm(as_rows(dy), as_rows(weight), as_rows(dx));
@@ -211,6 +221,13 @@ void conv_backward_weight(const Tensor& dy, const Tensor& x, IntList, IntList st
                           const Tensor& dw) {
   if (dw.numel() == 0) return;
   if (dy.numel() == 0 || x.numel() == 0) return zero(dw);
+  if (const auto r = conv::reach(x.sizes(), dw.sizes(), dy.sizes(), stride, padding, dilation); !r.all) {
+    zero(dw);
+    if (r.none) return;
+    const Tensor to = r.part(dw), part = empty(to.sizes(), dw.dtype());
+    conv_backward_weight(dy, x, part.sizes(), stride, r.padding, r.dilation, groups, part);
+    return copy_elements(to, part);
+  }
   const auto shape = shape_of(x.sizes(), dw.sizes(), dy.sizes(), stride, padding, dilation, groups);
   if (conv::is_depthwise_volume(shape, dy.dtype())) return conv::depthwise_backward_weight(shape, dy, x, dw);
   if (is_product(shape, dy.dtype())) return mm(as_rows(dy, true), as_rows(x), as_rows(dw));
