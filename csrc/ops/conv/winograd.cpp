@@ -202,7 +202,7 @@ bool winograd_forward(const onednn::ConvShape& s, const ChannelRows& x, const Te
   const auto geometry = geometry_of(s, w.dtype());
   if (!geometry) return false;
   const Geometry& g = *geometry;
-  const Plan plan = forward_plan(g);
+  const Plan plan = forward_plan(g, true);
   return pays(plan) && convolve(plan, g, x, w, bias, y, true);
 }
 
@@ -211,7 +211,7 @@ bool winograd_backward_data(const onednn::ConvShape& s, const ChannelRows& dy, c
   if (!geometry) return false;
   const Geometry& g = *geometry;
   if (g.stride[0] != 1 || (g.flat && g.stride[g.rows] != 1)) return false;
-  const std::vector<Plan> plans = backward_plans(g);
+  const std::vector<Plan> plans = backward_plans(g, keep);
   if (plans.empty() || !std::all_of(plans.begin(), plans.end(), pays)) return false;
   return std::all_of(plans.begin(), plans.end(), [&](const Plan& plan) { return convolve(plan, g, dy, w, {}, dx, keep); });
 }
@@ -220,7 +220,7 @@ bool winograd_backward_weight(const onednn::ConvShape& s, const ChannelRows& dy,
   const auto geometry = geometry_of(s, dw.dtype());
   if (!geometry) return false;
   const Geometry& g = *geometry;
-  const Plan plan = forward_plan(g);
+  const Plan plan = forward_plan(g, false);
   if (!pays(plan)) return false;
   const int64_t in = plan.rows(), out = plan.columns(), channels = plan.channels(), total = plan.tiles, window = g.window(), products = plan.products();
   const auto *from_x = static_cast<const float*>(x.data()), *from_dy = static_cast<const float*>(dy.data());

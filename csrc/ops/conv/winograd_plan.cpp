@@ -15,10 +15,15 @@ using kernels::WinogradAxis;
 using kernels::WinogradGrid;
 using kernels::WinogradWindow;
 
-// What takes as long: a pass over the transformed weight, and making it, as products of so many tiles; transforms of a channel as products by so many
-// others (one core of a Zen 1; where vectors are longer, products gain more by them).
-constexpr int64_t kWeightTiles = 8;
-constexpr double kTransform = 14, kTransformBack = 10, kLeastGain = 1.1;
+// What takes as long, as products of tiles: a pass over a weight that is kept transformed, and one over a weight that is to be transformed, as so many
+// tiles; the transforms of a channel as so many others. And what a product takes of oneDNN's time for as many multiplications.
+struct Cost {
+  int64_t kept, made;
+  double transform, transform_back, product, least_gain;
+};
+constexpr Cost kCost = {8, 8, 14, 10, 1, 1.1};         // one core of a Zen 1
+constexpr Cost kCostV4 = {8, 16, 21, 15, 1.25, 1.18};  // of a Xeon with AVX-512 and 2 MiB of second-level cache
+const Cost& cost() { return isa() == Isa::V4 ? kCostV4 : kCost; }
 
 std::atomic<Winograd> current_mode{[] {
   const char* s = std::getenv("FLAMBEAU_WINOGRAD");
@@ -64,11 +69,12 @@ int64_t multiplications(const Geometry& g) {
   return count;
 }
 
-Plan plan_of(const Geometry& g, std::vector<Part> parts, const WinogradGrid& out, int64_t quarters, bool turned) {
+Plan plan_of(const Geometry& g, std::vector<Part> parts, const WinogradGrid& out, int64_t quarters, bool turned, bool keeps) {
   Plan p{std::move(parts), out, g.n * out.planes * out.rows.classes * out.columns.classes * out.rows.tiles * out.columns.tiles, 0, turned};
-  const auto made = static_cast<double>((p.tiles + kWeightTiles) * p.products() * static_cast<int64_t>(p.parts.size()));
-  const double transforms = kTransform / static_cast<double>(p.columns()) + kTransformBack / static_cast<double>(p.rows());
-  p.gain = static_cast<double>(multiplications(g)) / (static_cast<double>(quarters) * made * (1 + (isa() == Isa::V4 ? 2 : 1) * transforms));
+  const Cost& c = cost();
+  const auto made = static_cast<double>((p.tiles + (keeps ? c.kept : c.made)) * p.products() * static_cast<int64_t>(p.parts.size()));
+  const double transforms = c.transform / static_cast<double>(p.columns()) + c.transform_back / static_cast<double>(p.rows());
+  p.gain = static_cast<double>(multiplications(g)) / (static_cast<double>(quarters) * made * c.product * (1 + transforms));
   return p;
 }
 
@@ -137,9 +143,9 @@ std::optional<Geometry> geometry_of(const onednn::ConvShape& s, DType type) {
   return g;
 }
 
-bool pays(const Plan& p) { return p.gain >= kLeastGain || winograd_mode() == Winograd::Always; }
+bool pays(const Plan& p) { return p.gain >= cost().least_gain || winograd_mode() == Winograd::Always; }
 
-Plan forward_plan(const Geometry& g) {
+Plan forward_plan(const Geometry& g, bool keeps) {
   WinogradAxis axes[3] = {};
   std::vector<Cut> cuts[3];
   for (const int axis : {1, 2}) {
@@ -160,10 +166,10 @@ Plan forward_plan(const Geometry& g) {
         in.planes = g.y[0], in.plane_step = g.stride[0], in.plane_first = k * g.dilation[0] - g.padding[0];
         parts.push_back({in, window_of(g, k, row, column, false)});
       }
-  return plan_of(g, std::move(parts), out, 1, false);
+  return plan_of(g, std::move(parts), out, 1, false, keeps);
 }
 
-std::vector<Plan> backward_plans(const Geometry& g) {
+std::vector<Plan> backward_plans(const Geometry& g, bool keeps) {
   const std::vector<Share> rows = shares_of(g, g.rows), columns = shares_of(g, g.columns);
   std::vector<Plan> plans;
   for (const Share& row : rows)
@@ -179,7 +185,7 @@ std::vector<Plan> backward_plans(const Geometry& g) {
             parts.push_back({in, window_of(g, k, r, c, true)});
           }
       if (parts.empty()) return {};  // nothing reaches these results
-      plans.push_back(plan_of(g, std::move(parts), out, static_cast<int64_t>(rows.size() * columns.size()), true));
+      plans.push_back(plan_of(g, std::move(parts), out, static_cast<int64_t>(rows.size() * columns.size()), true, keeps));
     }
   return plans;
 }

@@ -52,8 +52,9 @@ std::optional<Geometry> geometry_of(const onednn::ConvShape& s, DType type);
 // Whether tiles take less time.
 bool pays(const Plan& p);
 
-Plan forward_plan(const Geometry& g);
+// `keeps`: whether the transformed weight may be there already.
+Plan forward_plan(const Geometry& g, bool keeps);
 // Of the input's gradient: one for each quarter of dx where strides are 2. None where some results are reached by nothing.
-std::vector<Plan> backward_plans(const Geometry& g);
+std::vector<Plan> backward_plans(const Geometry& g, bool keeps);
 
 }  // namespace fl::conv::winograd
