@@ -47,6 +47,7 @@ dnnl::memory::data_type data_type(DType t) {
   }
 }
 
+bool has_float16_tiles() { return at_least(dnnl::cpu_isa::avx512_core_amx_fp16); }
 bool has_avx512() { return at_least(dnnl::cpu_isa::avx512_core); }
 
 bool has_native(DType t) {

@@ -55,8 +55,7 @@ bool product(const Gemm<float>& g, char ta, int64_t lda, char tb, int64_t ldb) {
     const auto pd = bias ? dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], wanted, out.mds[2], out.mds[1], default_attr())
                          : dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], wanted, out.mds[1], default_attr());
     add_reorder(entry, out, b, pd.weights_desc(), false);
-    out.scratchpad = pd.scratchpad_desc();
-    out.primitive = dnnl::matmul(pd);
+    adopt<dnnl::matmul>(out, pd);
   });
   if (!p) return false;
   Args args(entry);
@@ -180,8 +179,7 @@ PackedProduct::PackedProduct(DType t, int64_t m, int64_t n, int64_t k, const voi
     const auto pd = dnnl::matmul::primitive_desc(entry.engine(), a, kept_form(k, n, type), c, default_attr());
     add_reorder(entry, out, md({k, n}, type, {b_row, b_col}), pd.weights_desc(), false);
     out.mds = {a, c};
-    out.scratchpad = pd.scratchpad_desc();
-    out.primitive = dnnl::matmul(pd);
+    adopt<dnnl::matmul>(out, pd);
   });
   if (!primitive_) return;
   if (owner) packed_ = kept(entry, *primitive_, 0, *owner, b);
@@ -212,8 +210,7 @@ bool gemm16(DType t, int64_t batch, int64_t m, int64_t n, int64_t k, const void*
     if (bias_n) out.mds.push_back(md({1, 1, n}, type, {n, n, 1}));
     const auto pd = bias_n ? dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], out.mds[1], out.mds[3], out.mds[2], attr)
                            : dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], out.mds[1], out.mds[2], attr);
-    out.scratchpad = pd.scratchpad_desc();
-    out.primitive = dnnl::matmul(pd);
+    adopt<dnnl::matmul>(out, pd);
   });
   if (!p) return false;
   Args args(entry);
@@ -237,8 +234,7 @@ bool gemm16_wide(DType t, int64_t m, int64_t n, int64_t k, const void* a, int64_
     auto attr = default_attr();
     attr.set_post_ops(after);
     const auto pd = dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], out.mds[1], out.mds[2], attr);
-    out.scratchpad = pd.scratchpad_desc();
-    out.primitive = dnnl::matmul(pd);
+    adopt<dnnl::matmul>(out, pd);
   });
   if (!p) return false;
   Args args(entry);

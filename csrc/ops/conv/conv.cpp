@@ -62,6 +62,18 @@ bool channels_last(const Tensor& a, const Tensor& b) {
          (may_defer(a.sizes()) || may_defer(b.sizes()));
 }
 
+// 16-bit floats that oneDNN has no kernel for are convolved as float32. Bytes lie as they lay.
+Tensor wide(const Tensor& x) {
+  if (!is_deferred(x)) return widened(x);
+  const Tensor y = empty(x.sizes(), DType::Float32);
+  copy_elements(ChannelRows::fresh(y).matrix(), ChannelRows(x).matrix());
+  return y;
+}
+void narrow_to(const Tensor& y, const Tensor& from) {
+  if (!is_deferred(from)) return copy_elements(y, from);
+  copy_elements(ChannelRows::fresh(y).matrix(), ChannelRows(from).matrix());
+}
+
 // A window that covers all of its input once: a product of matrices, whose weight is read as it lies. (512 -> 4096 channels of 7 x 7, four images, on a
 // Zen 1: 105 ms and 410 for the weight's gradient as a convolution, which copies the weight; 35 and 75 as a product.)
 bool is_product(const onednn::ConvShape& s, DType t) {
@@ -137,34 +149,37 @@ void convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, IntL
     if (conv::winograd_forward(shape, from, weight, bias, to) || onednn::conv_forward(shape, true, from.matrix(), weight, bias, to.matrix())) return;
   }
   if (use_onednn(Part::Forward, x.dtype(), weight.sizes(), y.sizes(), stride, groups) && onednn::conv_forward(shape, false, x, weight, bias, y)) return;
-  const WideOutput out(y);
-  const Tensor wx = widened(x), ww = widened(weight), wb = widened(bias);
+  if (is_half(x.dtype())) {
+    const Tensor to = empty(y.sizes(), DType::Float32);
+    convolution(wide(x), widened(weight), widened(bias), stride, padding, dilation, groups, to);
+    return narrow_to(y, to);
+  }
   if (x.ndim() == 5) {
     const Depth depth{stride[0], padding[0], dilation[0]};
     const conv::Conv c = conv::geometry(without_depth(x.sizes()), without_depth(weight.sizes()), without_depth(y.sizes()), stride.subspan(1), padding.subspan(1),
                             dilation.subspan(1), groups);
-    return visit_float(out.wide.dtype(), [&](auto z) {
+    return visit_float(y.dtype(), [&](auto z) {
       using T = decltype(z);
       const Tensor no_bias = empty(Dims{weight.size(0)}, dtype_of<T>);
       std::fill_n(no_bias.data<T>(), no_bias.numel(), T(0));
-      const T* b = wb.defined() ? wb.data<T>() : no_bias.data<T>();
+      const T* b = bias.defined() ? bias.data<T>() : no_bias.data<T>();
       // Tap 0 is the bias alone, so that a plane that sees only padding has it too.
-      sum_of_planes<T>(out.wide, weight.size(2) + 1, [&](int64_t o, int64_t k, T* to) {
+      sum_of_planes<T>(y, weight.size(2) + 1, [&](int64_t o, int64_t k, T* to) {
         if (k == 0) {
           for (int64_t r = 0; r < c.n * c.groups * c.co; ++r) std::fill_n(to + r * c.oh * c.ow, c.oh * c.ow, b[r % (c.groups * c.co)]);
           return true;
         }
         const int64_t i = depth.at(o, k - 1);
         if (i < 0 || i >= x.size(2)) return false;
-        conv::forward<T>(c, plane_copy(wx, i).template data<T>(), plane_copy(ww, k - 1).template data<T>(), nullptr, to);
+        conv::forward<T>(c, plane_copy(x, i).template data<T>(), plane_copy(weight, k - 1).template data<T>(), nullptr, to);
         return true;
       });
     });
   }
   const conv::Conv c = conv::geometry(x.sizes(), weight.sizes(), y.sizes(), stride, padding, dilation, groups);
-  visit_float(out.wide.dtype(), [&](auto z) {
+  visit_float(y.dtype(), [&](auto z) {
     using T = decltype(z);
-    conv::forward<T>(c, wx.data<T>(), ww.data<T>(), wb.defined() ? wb.data<T>() : nullptr, out.wide.data<T>());
+    conv::forward<T>(c, x.data<T>(), weight.data<T>(), bias.defined() ? bias.data<T>() : nullptr, y.data<T>());
   });
 }
 
@@ -188,26 +203,29 @@ void back(const Tensor& dy, const Tensor& weight, IntList stride, IntList paddin
   if (use_onednn(Part::BackwardData, dy.dtype(), weight.sizes(), dy.sizes(), stride, groups) &&
       onednn::conv_backward_data(shape, false, dy, weight, dx))
     return;
-  const WideOutput out(dx);
-  const Tensor wdy = widened(dy), ww = widened(weight);
+  if (is_half(dy.dtype())) {
+    const Tensor to = empty(dx.sizes(), DType::Float32);
+    back(wide(dy), widened(weight), stride, padding, dilation, groups, to, result);
+    return narrow_to(dx, to);
+  }
   if (dx.ndim() == 5) {
     const Depth depth{stride[0], padding[0], dilation[0]};
     const conv::Conv c = conv::geometry(without_depth(dx.sizes()), without_depth(weight.sizes()), without_depth(dy.sizes()), stride.subspan(1),
                             padding.subspan(1), dilation.subspan(1), groups);
     const int64_t taps = weight.size(2);
-    return visit_float(out.wide.dtype(), [&](auto z) {
+    return visit_float(dx.dtype(), [&](auto z) {
       using T = decltype(z);
-      sum_of_planes<T>(out.wide, dy.size(2) * taps, [&](int64_t i, int64_t j, T* to) {
+      sum_of_planes<T>(dx, dy.size(2) * taps, [&](int64_t i, int64_t j, T* to) {
         if (depth.at(j / taps, j % taps) != i) return false;
-        conv::backward_data<T>(c, plane_copy(wdy, j / taps).template data<T>(), plane_copy(ww, j % taps).template data<T>(), to);
+        conv::backward_data<T>(c, plane_copy(dy, j / taps).template data<T>(), plane_copy(weight, j % taps).template data<T>(), to);
         return true;
       });
     });
   }
   const conv::Conv c = conv::geometry(dx.sizes(), weight.sizes(), dy.sizes(), stride, padding, dilation, groups);
-  visit_float(out.wide.dtype(), [&](auto z) {
+  visit_float(dx.dtype(), [&](auto z) {
     using T = decltype(z);
-    conv::backward_data<T>(c, wdy.data<T>(), ww.data<T>(), out.wide.data<T>());
+    conv::backward_data<T>(c, dy.data<T>(), weight.data<T>(), dx.data<T>());
   });
 }
 }  // namespace
@@ -242,26 +260,29 @@ void conv_backward_weight(const Tensor& dy, const Tensor& x, IntList, IntList st
   if (use_onednn(Part::BackwardWeight, dy.dtype(), dw.sizes(), dy.sizes(), stride, groups) &&
       onednn::conv_backward_weight(shape, false, dy, x, dw, {}))
     return;
-  const WideOutput out(dw);
-  const Tensor wdy = widened(dy), wx = widened(x);
+  if (is_half(dy.dtype())) {
+    const Tensor to = empty(dw.sizes(), DType::Float32);
+    conv_backward_weight(wide(dy), wide(x), to.sizes(), stride, padding, dilation, groups, to);
+    return copy_elements(dw, to);
+  }
   if (x.ndim() == 5) {
     const Depth depth{stride[0], padding[0], dilation[0]};
     const conv::Conv c = conv::geometry(without_depth(x.sizes()), without_depth(dw.sizes()), without_depth(dy.sizes()), stride.subspan(1), padding.subspan(1),
                             dilation.subspan(1), groups);
-    return visit_float(out.wide.dtype(), [&](auto z) {
+    return visit_float(dw.dtype(), [&](auto z) {
       using T = decltype(z);
-      sum_of_planes<T>(out.wide, dy.size(2), [&](int64_t k, int64_t o, T* to) {
+      sum_of_planes<T>(dw, dy.size(2), [&](int64_t k, int64_t o, T* to) {
         const int64_t i = depth.at(o, k);
         if (i < 0 || i >= x.size(2)) return false;
-        conv::backward_weight<T>(c, plane_copy(wdy, o).template data<T>(), plane_copy(wx, i).template data<T>(), to);
+        conv::backward_weight<T>(c, plane_copy(dy, o).template data<T>(), plane_copy(x, i).template data<T>(), to);
         return true;
       });
     });
   }
   const conv::Conv c = conv::geometry(x.sizes(), dw.sizes(), dy.sizes(), stride, padding, dilation, groups);
-  visit_float(out.wide.dtype(), [&](auto z) {
+  visit_float(dw.dtype(), [&](auto z) {
     using T = decltype(z);
-    conv::backward_weight<T>(c, wdy.data<T>(), wx.data<T>(), out.wide.data<T>());
+    conv::backward_weight<T>(c, dy.data<T>(), x.data<T>(), dw.data<T>());
   });
 }
 
