@@ -40,6 +40,27 @@ FL_VM T fold_row(const T* x, int64_t n, T start, Combine combine) {
   return result;
 }
 
+// The sum of f(0) ... f(n - 1), each in its lane.
+template <class T, class F>
+FL_VM T sum_in_lanes(int64_t n, F f) {
+  constexpr int kLanes = 128 / sizeof(T);
+  T lane[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+#pragma omp simd
+    for (int l = 0; l < kLanes; ++l) lane[l] += f(i + l);
+  }
+  const int64_t rest = n - i;
+  int64_t l = 0;
+  for (; l + kLanes / 2 <= rest; l += kLanes / 2) {
+#pragma omp simd
+    for (int j = 0; j < kLanes / 2; ++j) lane[j] += f(i + l + j);
+  }
+  for (; l < rest; ++l) lane[l] += f(i + l);
+  fold_lanes<kLanes / 2>(lane, [](T a, T b) { return a + b; });
+  return lane[0];
+}
+
 // The largest of `least` and a row. NaN is not looked for.
 template <class T>
 FL_VM T row_max(const T* x, int64_t n, T least) {

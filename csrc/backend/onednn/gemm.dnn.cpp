@@ -221,7 +221,7 @@ bool gemm16(DType t, int64_t batch, int64_t m, int64_t n, int64_t k, const void*
 
 bool gemm16_wide(DType t, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_row, int64_t a_col, const void* b, int64_t b_row,
                  int64_t b_col, float* c, int64_t ldc, bool add) {
-  if (!has_native(t) || m * n * k < 64 * 64 * 16) return false;
+  if (!convolves(t) || m * n * k < 64 * 64 * 16) return false;
   if ((a_row != 1 && a_col != 1) || (b_row != 1 && b_col != 1)) return false;
   const Entry entry;
   Key key(entry, Op::WideMatmul);

@@ -1,13 +1,13 @@
 // Attention without the matrix of scores: blocks of queries against blocks of keys with a running softmax.
 //
-//   for a block of kQueries rows:                      m: running maximum, l: running sum, o: running output
+//   for a block of rows:                               m: running maximum, l: running sum, o: running output
 //     for each block of kKeys keys:  s = scale q k^T (+ mask);  p = exp(s - m');  o = o exp(m - m') + p v
 //     y = o / l,   lse = m + log(l)
 //
 // The backward pass makes p again from s and lse. Masked-out rows give zeros.
 //
 // 16-bit floats are multiplied in 16 bits where the processor does that, with float32 sums: s, the softmax and what is
-// summed over blocks (o, and the gradients of one head) are float32, p is rounded for the products that it enters.
+// summed over blocks (o, and the gradients of one head) are float32, p is rounded for 16-bit products that it enters.
 #include "ops/attention/attention.h"
 
 #include <algorithm>
@@ -26,7 +26,15 @@ namespace {
 
 #define FL_PICK(name) ([] { if constexpr (std::is_same_v<T, float>) return name##_f32; else return name##_f64; }())
 
-constexpr int64_t kQueries = 64, kKeys = 256;
+constexpr int64_t kKeys = 256;
+constexpr int64_t kFewQueries = 64, kMostQueries = 256;
+// 16-bit products copy their keys and values into pairs (or float32) for each block of queries: these are larger, where there are enough of them.
+template <class S>
+int64_t block_of_queries(int64_t batch, int64_t tq) {
+  constexpr int64_t kEnough = 16;
+  const bool large = !std::is_same_v<S, Computed<S>> && batch * ((tq + kMostQueries - 1) / kMostQueries) >= kEnough;
+  return std::min(large ? kMostQueries : kFewQueries, tq);
+}
 
 struct Sizes {
   int64_t batch, tq, tk, d, dv;
@@ -92,42 +100,66 @@ T* scratch(Tensor& keep, int64_t n) {
 
 enum Result { Set, Add };
 
-// Products of tiles of S, and what they need of memory.
+// Products of tiles of S, and what they need of memory. 16-bit ones are multiplied in 16 bits where the processor does that, else as float32.
 template <class S>
 class Tiles {
  public:
   using T = Computed<S>;
   static constexpr bool kHalf = !std::is_same_v<S, T>;
-
-  // c = a b, or c += a b; a and b are whole blocks of memory, as they are or transposed.
-  void multiply(int64_t m, int64_t n, int64_t k, const Mat<S>& a, const Mat<S>& b, T* c, Result result) {
-    const bool add = result == Result::Add;
+  // A tile of T, and what it is in 16 bits where products are.
+  struct Made {
+    const T* data;
+    const S* rounded;
+  };
+  // `which`: there is memory for two at a time.
+  Made made(const T* x, int64_t n, int which) {
     if constexpr (kHalf) {
-      if (onednn::gemm16_wide(dtype_of<S>, m, n, k, a.data, a.row, a.col, b.data, b.row, b.col, c, n, add)) return;
-      const T *wa = wide(a.data, m * k, a_), *wb = wide(b.data, k * n, b_);
-      gemm(Gemm<T>{m, n, k, {wa, a.row, a.col}, {wb, b.row, b.col}, c, n, 1, add ? T(1) : T(0)});
+      if (native_) {
+        S* const to = room(rounded_[which], n, dtype_of<S>).template data<S>();
+        convert_elements(to, dtype_of<S>, x, dtype_of<T>, n);
+        return {x, to};
+      }
+    }
+    return {x, nullptr};
+  }
+
+  // c = a b, or c += a b; operands are whole blocks of memory, as they are or transposed.
+  void multiply(int64_t m, int64_t n, int64_t k, const Mat<S>& a, const Mat<S>& b, T* c, Result result) {
+    if constexpr (kHalf) {
+      if (natively(m, n, k, a, b, c, result)) return;
+      const T* wa = wide(a.data, m * k, a_);
+      widened(m, n, k, {wa, a.row, a.col}, b, c, result);
     } else {
-      gemm(Gemm<T>{m, n, k, a, b, c, n, 1, add ? T(1) : T(0)});
+      gemm(Gemm<T>{m, n, k, a, b, c, n, 1, result == Result::Add ? T(1) : T(0)});
     }
   }
-  // A tile of T as S, for a product: itself, or rounded into memory of this object (one per `which`).
-  const S* rounded(const T* x, int64_t n, int which) {
+  void multiply(int64_t m, int64_t n, int64_t k, const Made& a, int64_t a_row, int64_t a_col, const Mat<S>& b, T* c, Result result) {
     if constexpr (kHalf) {
-      Tensor& keep = rounded_[which];
-      if (!keep.defined() || keep.numel() < n) keep = empty(Dims{n}, dtype_of<S>);
-      convert_elements(keep.data(), dtype_of<S>, x, dtype_of<T>, n);
-      return keep.data<S>();
+      if (a.rounded && natively(m, n, k, {a.rounded, a_row, a_col}, b, c, result)) return;
+      widened(m, n, k, {a.data, a_row, a_col}, b, c, result);
     } else {
-      return x;
+      multiply(m, n, k, Mat<S>{a.data, a_row, a_col}, b, c, result);
     }
   }
 
  private:
-  const T* wide(const S* x, int64_t n, Tensor& keep) {
-    if (!keep.defined() || keep.numel() < n) keep = empty(Dims{n}, dtype_of<T>);
-    convert_elements(keep.data(), dtype_of<T>, x, dtype_of<S>, n);
-    return keep.data<T>();
+  bool natively(int64_t m, int64_t n, int64_t k, const Mat<S>& a, const Mat<S>& b, T* c, Result result) const {
+    return native_ && onednn::gemm16_wide(dtype_of<S>, m, n, k, a.data, a.row, a.col, b.data, b.row, b.col, c, n, result == Result::Add);
   }
+  void widened(int64_t m, int64_t n, int64_t k, const Mat<T>& a, const Mat<S>& b, T* c, Result result) {
+    const T* wb = wide(b.data, k * n, b_);
+    gemm(Gemm<T>{m, n, k, a, {wb, b.row, b.col}, c, n, 1, result == Result::Add ? T(1) : T(0)});
+  }
+  static const Tensor& room(Tensor& keep, int64_t n, DType t) {
+    if (!keep.defined() || keep.numel() < n) keep = empty(Dims{n}, t);
+    return keep;
+  }
+  const T* wide(const S* x, int64_t n, Tensor& keep) {
+    T* const to = room(keep, n, dtype_of<T>).template data<T>();
+    convert_elements(to, dtype_of<T>, x, dtype_of<S>, n);
+    return to;
+  }
+  const bool native_ = onednn::convolves(dtype_of<S>);
   Tensor a_, b_, rounded_[2];
 };
 
@@ -170,16 +202,16 @@ void scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor
     using S = decltype(element);
     using T = Computed<S>;
     const T scale = static_cast<T>(scale_of(scale_given, n.d));
-    const int64_t blocks = (n.tq + kQueries - 1) / kQueries;
-    const int64_t work = std::min(kQueries, n.tq) * n.tk * (n.d + n.dv) + 1;
+    const int64_t queries = block_of_queries<S>(n.batch, n.tq), blocks = n.tq ? (n.tq + queries - 1) / queries : 0;
+    const int64_t work = queries * n.tk * (n.d + n.dv) + 1;
     parallel_work(n.batch * blocks, work, 65536, [&](int64_t b0, int64_t b1) {
       Tensor keep;
-      T* s = scratch<T>(keep, std::min(kQueries, n.tq) * std::min(kKeys, n.tk));
+      T* s = scratch<T>(keep, queries * std::min(kKeys, n.tk));
       Tiles<S> tiles;
-      Sums<S> out(std::min(kQueries, n.tq) * n.dv);
-      T top[kQueries], sum[kQueries];
+      Sums<S> out(queries * n.dv);
+      T top[kMostQueries], sum[kMostQueries];
       for (int64_t b = b0; b < b1; ++b) {
-        const int64_t batch = b / blocks, q0 = b % blocks * kQueries, rows = std::min(kQueries, n.tq - q0);
+        const int64_t batch = b / blocks, q0 = b % blocks * queries, rows = std::min(queries, n.tq - q0);
         const S* pq = q.data<S>() + (batch * n.tq + q0) * n.d;
         const int64_t last = causal ? std::min(n.tk, q0 + rows) : n.tk;
         T* po = out.start(y.data<S>() + (batch * n.tq + q0) * n.dv, rows * n.dv, last == 0);
@@ -190,8 +222,8 @@ void scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor
           tiles.multiply(rows, cols, n.d, {pq, n.d, 1}, {k.data<S>() + (batch * n.tk + k0) * n.d, 1, n.d}, s, Set);
           if (masked) masked.apply(s, scale, rows, cols, batch, q0, k0);
           FL_PICK(attention_tile)(s, rows, cols, first, causal, masked ? T(1) : scale, top, sum, k0 ? po : nullptr, n.dv);
-          const S* p = tiles.rounded(s, rows * cols, 0);
-          tiles.multiply(rows, n.dv, cols, {p, cols, 1}, {v.data<S>() + (batch * n.tk + k0) * n.dv, n.dv, 1}, po, k0 ? Add : Set);
+          const auto p = tiles.made(s, rows * cols, 0);
+          tiles.multiply(rows, n.dv, cols, p, cols, 1, {v.data<S>() + (batch * n.tk + k0) * n.dv, n.dv, 1}, po, k0 ? Add : Set);
         }
         FL_PICK(attention_finish)(po, rows, n.dv, top, sum, lse.data<T>() + batch * n.tq + q0);
         out.finish();
@@ -211,18 +243,18 @@ void scaled_dot_product_attention_backward(const Tensor& dy, const Tensor& q, co
     const T scale = static_cast<T>(scale_of(scale_given, n.d));
     const auto one = [&](int64_t batch) {
       Tensor keep_s, keep_p;
-      const int64_t tile = std::min(kQueries, n.tq) * std::min(kKeys, n.tk);
+      const int64_t queries = block_of_queries<S>(n.batch, n.tq), tile = queries * std::min(kKeys, n.tk);
       T *s = scratch<T>(keep_s, tile), *dp = scratch<T>(keep_p, tile);
       Tiles<S> tiles;
-      Sums<S> of_q(kQueries * n.d), of_k(n.tk * n.d), of_v(n.tk * n.dv);
+      Sums<S> of_q(queries * n.d), of_k(n.tk * n.d), of_v(n.tk * n.dv);
       T* pdk = of_k.start(dk.data<S>() + batch * n.tk * n.d, n.tk * n.d);
       T* pdv = of_v.start(dv.data<S>() + batch * n.tk * n.dv, n.tk * n.dv);
-      for (int64_t q0 = 0; q0 < n.tq; q0 += kQueries) {
-        const int64_t rows = std::min(kQueries, n.tq - q0), from = batch * n.tq + q0;
+      for (int64_t q0 = 0; q0 < n.tq; q0 += queries) {
+        const int64_t rows = std::min(queries, n.tq - q0), from = batch * n.tq + q0;
         const S *pq = q.data<S>() + from * n.d, *pd = dy.data<S>() + from * n.dv, *py = y.data<S>() + from * n.dv;
         const T* pl = lse.data<T>() + from;
         T* pdq = of_q.start(dq.data<S>() + from * n.d, rows * n.d);
-        T delta[kQueries];
+        T delta[kMostQueries];
         FL_PICK_MEMORY(attention_dots)(pd, py, rows, n.dv, delta);
         const int64_t last = causal ? std::min(n.tk, q0 + rows) : n.tk;
         for (int64_t k0 = 0; k0 < last; k0 += kKeys) {
@@ -232,10 +264,10 @@ void scaled_dot_product_attention_backward(const Tensor& dy, const Tensor& q, co
           tiles.multiply(rows, cols, n.dv, {pd, n.dv, 1}, {pv, 1, n.dv}, dp, Set);
           if (masked) masked.apply(s, scale, rows, cols, batch, q0, k0);
           FL_PICK(attention_tile_backward)(s, dp, rows, cols, first, causal, static_cast<bool>(masked), scale, pl, delta);
-          const S *p = tiles.rounded(s, rows * cols, 0), *ds = tiles.rounded(dp, rows * cols, 1);
-          tiles.multiply(cols, n.dv, rows, {p, 1, cols}, {pd, n.dv, 1}, pdv + k0 * n.dv, Add);
-          tiles.multiply(rows, n.d, cols, {ds, cols, 1}, {pk, n.d, 1}, pdq, Add);
-          tiles.multiply(cols, n.d, rows, {ds, 1, cols}, {pq, n.d, 1}, pdk + k0 * n.d, Add);
+          const auto p = tiles.made(s, rows * cols, 0), ds = tiles.made(dp, rows * cols, 1);
+          tiles.multiply(cols, n.dv, rows, p, 1, cols, {pd, n.dv, 1}, pdv + k0 * n.dv, Add);
+          tiles.multiply(rows, n.d, cols, ds, cols, 1, {pk, n.d, 1}, pdq, Add);
+          tiles.multiply(cols, n.d, rows, ds, 1, cols, {pq, n.d, 1}, pdk + k0 * n.d, Add);
         }
         of_q.finish();
       }

@@ -19,21 +19,29 @@ void scale_row(T* x, int64_t n, T factor) {
   for (int64_t j = 0; j < n; ++j) x[j] *= factor;
 }
 
+// How far loops go that end with a whole vector, if there is room for it: exp(-inf) is 0, and a sum of scalars takes as long as many vectors.
+template <class T>
+int64_t whole_vectors(int64_t n, int64_t width) {
+  constexpr int64_t kLanes = 64 / sizeof(T);
+  const int64_t up = (n + kLanes - 1) / kLanes * kLanes;
+  return up <= width ? up : n;
+}
+
 template <class T>
 T forward_row(T* s, int64_t n, int64_t width, T* top, T* sum) {
-  const T m = vm::row_max(s, n, *top);
-  for (int64_t j = n; j < width; ++j) s[j] = 0;
+  const int64_t end = whole_vectors<T>(n, width);
+  for (int64_t j = n; j < end; ++j) s[j] = -vm::kInf<T>;
+  const T m = vm::row_max(s, end, *top);
   if (m == -vm::kInf<T>) {  // nothing but masked keys so far
-    for (int64_t j = 0; j < n; ++j) s[j] = 0;
+    for (int64_t j = 0; j < width; ++j) s[j] = 0;
     return 1;
   }
-  T l = 0;
-#pragma omp simd reduction(+ : l)
-  for (int64_t j = 0; j < n; ++j) {
+  for (int64_t j = end; j < width; ++j) s[j] = 0;
+  const T l = vm::sum_in_lanes<T>(end, [=](int64_t j) __attribute__((always_inline)) {
     const T e = vm::exp(s[j] - m);
     s[j] = e;
-    l += e;
-  }
+    return e;
+  });
   const T factor = vm::exp(*top - m);
   *sum = *sum * factor + l;
   *top = m;
@@ -69,8 +77,9 @@ void backward_tile(T* s, T* dp, int64_t rows, int64_t cols, int64_t first, int64
     int64_t n = seen_in(i, cols, first, step);
     if (!scaled) scale_row(p_row, n, scale);
     if (l == -vm::kInf<T>) n = 0;
+    const int64_t end = whole_vectors<T>(n, cols);
 #pragma omp simd
-    for (int64_t j = 0; j < n; ++j) {
+    for (int64_t j = 0; j < end; ++j) {
       const T p = vm::exp(p_row[j] - l);
       p_row[j] = p;
       ds_row[j] = scale * p * (ds_row[j] - d);
