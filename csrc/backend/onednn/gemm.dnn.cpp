@@ -166,6 +166,18 @@ void end_python() {
   std::atexit(&leave_for_good);  // the last that is registered is the first that runs
 }
 
+namespace {
+// c = a b, or with `add` c += a b.
+dnnl::primitive_attr attr_that_adds(bool add) {
+  auto attr = default_attr();
+  if (!add) return attr;
+  dnnl::post_ops after;
+  after.append_sum();
+  attr.set_post_ops(after);
+  return attr;
+}
+}  // namespace
+
 PackedProduct::PackedProduct(DType t, int64_t m, int64_t n, int64_t k, const void* b, int64_t b_row, int64_t b_col, Storage* owner) {
   if (!has_native(t) || m * n * k < 32 * 32 * 32 || (b_row != 1 && b_col != 1)) return;
   const Entry entry;
@@ -195,18 +207,18 @@ bool PackedProduct::run(const void* a, float* c) const {
 }
 
 bool gemm16(DType t, int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch, int64_t a_row, int64_t a_col,
-            const void* b, int64_t b_batch, int64_t b_row, int64_t b_col, void* c, const void* bias_n) {
+            const void* b, int64_t b_batch, int64_t b_row, int64_t b_col, void* c, const void* bias_n, bool add) {
   if (!has_native(t) || m * n * k * batch < 64 * 64 * 16) return false;
   if ((a_row != 1 && a_col != 1) || (b_row != 1 && b_col != 1)) return false;
   const auto type = data_type(t);
   const Entry entry;
   Key key(entry, Op::Matmul);
-  key.add(static_cast<int64_t>(t)).add(batch).add(m).add(n).add(k).add(a_batch).add(a_row).add(a_col).add(b_batch).add(b_row).add(b_col).add(bias_n != nullptr);
+  key.add(static_cast<int64_t>(t)).add(batch).add(m).add(n).add(k).add(a_batch).add(a_row).add(a_col).add(b_batch).add(b_row).add(b_col).add(bias_n != nullptr).add(add);
   const auto p = cached(entry, key, [&](Primitive& out) {
     using md = dnnl::memory::desc;
     const dnnl::memory::dims ca = {batch, m, k}, cb = {batch, k, n}, cc = {batch, m, n};
     out.mds = {md(ca, type, {a_batch, a_row, a_col}), md(cb, type, {b_batch, b_row, b_col}), md(cc, type, {m * n, n, 1})};
-    const auto attr = default_attr();
+    const auto attr = attr_that_adds(add);
     if (bias_n) out.mds.push_back(md({1, 1, n}, type, {n, n, 1}));
     const auto pd = bias_n ? dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], out.mds[1], out.mds[3], out.mds[2], attr)
                            : dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], out.mds[1], out.mds[2], attr);
@@ -229,10 +241,7 @@ bool gemm16_wide(DType t, int64_t m, int64_t n, int64_t k, const void* a, int64_
   const auto p = cached(entry, key, [&](Primitive& out) {
     using md = dnnl::memory::desc;
     out.mds = {md({m, k}, data_type(t), {a_row, a_col}), md({k, n}, data_type(t), {b_row, b_col}), md({m, n}, dnnl::memory::data_type::f32, {ldc, 1})};
-    dnnl::post_ops after;
-    if (add) after.append_sum();
-    auto attr = default_attr();
-    attr.set_post_ops(after);
+    const auto attr = attr_that_adds(add);
     const auto pd = dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], out.mds[1], out.mds[2], attr);
     adopt<dnnl::matmul>(out, pd);
   });

@@ -45,9 +45,9 @@ bool sgemm(const Gemm<float>& g);
 // Has another thread make the kernels of sgemm, once, where there may be one: Note [Kernels that are made ahead].
 void make_products_ahead();
 void end_python();  // when Python has ended: the process may end soon
-// One product of 16-bit floats with float32 sums; all pointers of type `t`, C row-major.
+// Products of 16-bit floats with float32 sums, with `add` added to what is there; all pointers of type `t`, C row-major.
 bool gemm16(DType t, int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch, int64_t a_row, int64_t a_col,
-            const void* b, int64_t b_batch, int64_t b_row, int64_t b_col, void* c, const void* bias_n);
+            const void* b, int64_t b_batch, int64_t b_row, int64_t b_col, void* c, const void* bias_n, bool add);
 // c = a b, or with `add` c += a b, in float32, for a and b of 16-bit type `t`; c is row-major with rows `ldc` apart.
 bool gemm16_wide(DType t, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_row, int64_t a_col, const void* b, int64_t b_row,
                  int64_t b_col, float* c, int64_t ldc, bool add);
@@ -62,7 +62,7 @@ inline bool sgemm(const Gemm<float>&) { return false; }
 inline void make_products_ahead() {}
 inline void end_python() {}
 inline bool gemm16(DType, int64_t, int64_t, int64_t, int64_t, const void*, int64_t, int64_t, int64_t, const void*, int64_t, int64_t,
-                   int64_t, void*, const void*) {
+                   int64_t, void*, const void*, bool) {
   return false;
 }
 inline bool gemm16_wide(DType, int64_t, int64_t, int64_t, const void*, int64_t, int64_t, const void*, int64_t, int64_t, float*, int64_t, bool) {

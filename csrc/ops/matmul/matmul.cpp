@@ -167,7 +167,7 @@ MatrixBatch batch_of(const Tensor& t, const Dims& batch) {
 
 // All products by oneDNN's 16-bit kernels, those along the last axis of the batch by one call. False, with nothing written, where it has none.
 bool native_halves(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k, const MatrixBatch& a, const MatrixBatch& b, const MatrixBatch& out,
-                   const void* bias) {
+                   const void* bias, bool add) {
   if (out.row != n || product(batch) == 0) return false;
   for (int d = 0; d < batch.size(); ++d)
     if (batch[d] > 1 && out.strides[d] == 0) return false;  // sums
@@ -189,7 +189,7 @@ bool native_halves(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k, 
   const int64_t calls = product(outer);
   for (int64_t i = 0; i < calls; ++i) {
     const Offsets o = offsets_at(i, outer, a, b, out);
-    if (!onednn::gemm16(t, count, m, n, k, a.data + o.a * item, sa, a.row, a.col, b.data + o.b * item, sb, b.row, b.col, out.data + o.out * item, bias))
+    if (!onednn::gemm16(t, count, m, n, k, a.data + o.a * item, sa, a.row, a.col, b.data + o.b * item, sb, b.row, b.col, out.data + o.out * item, bias, add))
       return false;  // the first: they are all alike
   }
   return true;
@@ -223,7 +223,7 @@ void few_rows(DType t, int64_t m, int64_t n, int64_t k, const MatrixBatch& a, co
 void half_batches(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k, const MatrixBatch& a, const MatrixBatch& b,
                   const MatrixBatch& out, double alpha, double beta, const void* bias) {
   constexpr int64_t kFewRows = 128, kLargeWeight = 1 << 16;
-  if (alpha == 1 && beta == 0 && native_halves(t, batch, m, n, k, a, b, out, bias)) return;
+  if (alpha == 1 && (beta == 0 || beta == 1) && native_halves(t, batch, m, n, k, a, b, out, bias, beta == 1)) return;
   if (product(batch) == 1 && beta == 0 && m <= kFewRows && n * k >= kLargeWeight && out.col == 1) return few_rows(t, m, n, k, a, b, out, alpha, bias);
   if (product(batch) == 1 && beta == 0 && n == 1 && m * k >= kLargeWeight && out.row == 1 && !bias) {
     MatrixBatch row = b, columns = a, turned = out;

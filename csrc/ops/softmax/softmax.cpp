@@ -29,25 +29,33 @@ void over(const Lines& a, const Rows& rows, const Cols& cols) {
   });
 }
 
-// Rows of 16-bit floats: f(where they start, how many), a buffer's worth at a time.
+// Rows of 16-bit floats: f(a value of their type, where they start, how many, room for one as floats).
 template <class F>
-void by_pieces(const Lines& a, const F& f) {
-  const int64_t most = std::max<int64_t>(1, 4096 / std::max<int64_t>(a.n, 1));
-  parallel_for(0, a.outer, most, [&](int64_t r0, int64_t r1) {
-    for (int64_t r = r0; r < r1; r += most) f(r * a.n, std::min(most, r1 - r));
-  });
+void half_rows(DType t, const Lines& a, const F& f) {
+  constexpr int64_t kVector = 16;
+  const auto of = [&](auto element) {
+    parallel_work(a.outer, a.n, 4096, [&](int64_t r0, int64_t r1) {
+      const Tensor row = empty(Dims{a.n + kVector}, DType::Float32);
+      f(element, r0 * a.n, r1 - r0, row.data<float>());
+    });
+  };
+  if (t == DType::BFloat16) of(BFloat16{});
+  else of(Float16{});
 }
-int64_t piece_size(const Lines& a) { return std::max<int64_t>(4096, a.n); }
 
 void forward(const Tensor& x, int64_t dim, const Tensor& y, bool log) {
-  if (const Lines a = lines_of(x, dim); a.inner == 1 && a.n > 0 && is_half(x.dtype()) && (is_half(y.dtype()) || y.dtype() == DType::Float32)) {
-    const Pieces<float> from(x), to(y);
-    return by_pieces(a, [&](int64_t at, int64_t rows) {
-      const Tensor in = from.buffer(piece_size(a)), out = to.buffer(piece_size(a));
-      softmax_rows_f32(from.read(at, rows * a.n, in), to.place(at, out), rows, a.n, log);
-      to.write(at, rows * a.n, out);
+  if (const Lines a = lines_of(x, dim); a.inner == 1 && a.n > 0 && is_half(x.dtype()) && (x.dtype() == y.dtype() || y.dtype() == DType::Float32))
+    return half_rows(x.dtype(), a, [&](auto element, int64_t at, int64_t rows, float* row) {
+      using S = decltype(element);
+      const S* from = x.data<S>() + at;
+      if (y.dtype() == DType::Float32) {
+        if constexpr (std::is_same_v<S, BFloat16>) softmax_wide_rows_bf16(from, y.data<float>() + at, row, rows, a.n, log);
+        else softmax_wide_rows_f16(from, y.data<float>() + at, row, rows, a.n, log);
+      } else {
+        if constexpr (std::is_same_v<S, BFloat16>) softmax_rows_bf16(from, y.data<S>() + at, row, rows, a.n, log);
+        else softmax_rows_f16(from, y.data<S>() + at, row, rows, a.n, log);
+      }
     });
-  }
   const WideOutput out(y);
   const Tensor in = converted(x, out.wide.dtype());
   const Lines a = lines_of(x, dim);
@@ -65,14 +73,13 @@ void forward(const Tensor& x, int64_t dim, const Tensor& y, bool log) {
 }
 
 void backward(const Tensor& dy, const Tensor& y, int64_t dim, const Tensor& dx, bool log) {
-  if (const Lines a = lines_of(y, dim); a.inner == 1 && a.n > 0 && is_half(y.dtype()) && dy.dtype() == y.dtype() && dx.dtype() == y.dtype()) {
-    const Pieces<float> grads(dy), from(y), to(dx);
-    return by_pieces(a, [&](int64_t at, int64_t rows) {
-      const Tensor g = grads.buffer(piece_size(a)), in = from.buffer(piece_size(a)), out = to.buffer(piece_size(a));
-      softmax_rows_backward_f32(grads.read(at, rows * a.n, g), from.read(at, rows * a.n, in), to.place(at, out), rows, a.n, log);
-      to.write(at, rows * a.n, out);
+  if (const Lines a = lines_of(y, dim); a.inner == 1 && a.n > 0 && is_half(y.dtype()) && dy.dtype() == y.dtype() && dx.dtype() == y.dtype())
+    return half_rows(y.dtype(), a, [&](auto element, int64_t at, int64_t rows, float* row) {
+      using S = decltype(element);
+      const S *grads = dy.data<S>() + at, *from = y.data<S>() + at;
+      if constexpr (std::is_same_v<S, BFloat16>) softmax_rows_backward_bf16(grads, from, dx.data<S>() + at, row, rows, a.n, log);
+      else softmax_rows_backward_f16(grads, from, dx.data<S>() + at, row, rows, a.n, log);
     });
-  }
   const WideOutput out(dx);
   const DType t = out.wide.dtype();
   const Tensor wdy = converted(dy, t), wy = converted(y, t);

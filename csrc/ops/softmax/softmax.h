@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "base/isa.h"
 
 #define FL_SOFTMAX_KERNELS(T, suffix)                                                                                     \
@@ -26,4 +27,12 @@
   FL_SIMD_KERNEL(void, smoothed_row_backward_##suffix, const T* w, T scale, T* dx, int64_t n, int64_t step)
 FL_SOFTMAX_KERNELS(float, f32)
 FL_SOFTMAX_KERNELS(double, f64)
+#undef FL_SOFTMAX_KERNELS
+// Of 16-bit floats; `row` has room for one row and a vector.
+#define FL_SOFTMAX_KERNELS(S, suffix)                                                                                        \
+  FL_SIMD_KERNEL(void, softmax_rows_##suffix, const S* x, S* y, float* row, int64_t rows, int64_t n, bool log)               \
+  FL_SIMD_KERNEL(void, softmax_wide_rows_##suffix, const S* x, float* y, float* row, int64_t rows, int64_t n, bool log)      \
+  FL_SIMD_KERNEL(void, softmax_rows_backward_##suffix, const S* dy, const S* y, S* dx, float* row, int64_t rows, int64_t n, bool log)
+FL_SOFTMAX_KERNELS(fl::BFloat16, bf16)
+FL_SOFTMAX_KERNELS(fl::Float16, f16)
 #undef FL_SOFTMAX_KERNELS

@@ -10,21 +10,12 @@ template <class T>
 void rows_forward(const T* x, T* y, int64_t rows, int64_t n, bool log) {
   for (int64_t r = 0; r < rows; ++r, x += n, y += n) {
     const T m = vm::row_max(x, n, -vm::kInf<T>);
-    T s = 0;
     if (log) {
-#pragma omp simd reduction(+ : s)
-      for (int64_t i = 0; i < n; ++i) s += vm::exp(x[i] - m);
-      const T l = vm::log(s);
+      const T l = vm::log(vm::sum_in_lanes<T>(n, [=](int64_t i) __attribute__((always_inline)) { return vm::exp(x[i] - m); }));
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) - l;
     } else {
-#pragma omp simd reduction(+ : s)
-      for (int64_t i = 0; i < n; ++i) {
-        const T e = vm::exp(x[i] - m);
-        y[i] = e;
-        s += e;
-      }
-      const T f = T(1) / s;
+      const T f = T(1) / vm::sum_in_lanes<T>(n, [=](int64_t i) __attribute__((always_inline)) { return y[i] = vm::exp(x[i] - m); });
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) y[i] *= f;
     }
