@@ -9,6 +9,7 @@ import numpy as np
 from typing_extensions import Self, TypeAlias
 
 from flambeau import _table
+from flambeau._handles import RemovableHandle
 from flambeau._memory_format import layout as _layout
 from flambeau._more_functions import Frexp
 from flambeau._statistics import Histogram
@@ -240,8 +241,8 @@ class Node:
     @property
     def variable(self) -> Tensor | None: ...
     def name(self) -> str: ...
-    def register_hook(self, hook: Callable[..., Any], /) -> HookRemover: ...
-    def register_prehook(self, hook: Callable[..., Any], /) -> HookRemover: ...
+    def register_hook(self, hook: Callable[..., Any], /) -> RemovableHandle: ...
+    def register_prehook(self, hook: Callable[..., Any], /) -> RemovableHandle: ...
     def __getattr__(self, name: str) -> Any: ...  # the attributes of a custom Function's context
 
 class SavedTensors:
@@ -621,9 +622,9 @@ class Tensor:
     def detach_(self) -> Self: ...
     def backward(self, gradient: Tensor | None = ..., retain_graph: _bool | None = ..., create_graph: _bool = ..., inputs: Sequence[Tensor] | Tensor | None = ...) -> None:
         """Adds the gradient of this tensor to the `.grad` of the leaves it was computed from."""
-    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookRemover:
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Calls `hook(grad)` whenever a gradient of this tensor is computed; it may return a replacement."""
-    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> HookRemover:
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
         """Calls `hook(self)` after a gradient was added to `.grad` of this leaf."""
     def retain_grad(self) -> None:
         """Makes this non-leaf keep its gradient in `.grad`."""

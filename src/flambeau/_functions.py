@@ -45,6 +45,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     return bool(ops.all(ops.eq(input, other)).item())
 
 
+@wants_tensors
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids of 1-d tensors; `indexing` is 'ij' (matrix; the default, with a warning) or 'xy' (Cartesian)."""
     if indexing is None:
@@ -53,9 +54,13 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     every = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
     if indexing not in ("ij", "xy"):
         raise _C.ArgumentError(f"meshgrid: indexing = '{indexing}'; expected 'ij' or 'xy'")
+    return _grids("meshgrid", every, indexing)
+
+
+def _grids(op: str, every: list[Tensor], indexing: str) -> tuple[Tensor, ...]:
     for i, t in enumerate(every):
         if t.ndim > 1:
-            raise _C.ShapeError(f"meshgrid: tensors[{i}] has shape {list(t.shape)}; expected tensors of one axis or none (t.flatten())")
+            raise _C.ShapeError(f"{op}: tensors[{i}] has shape {list(t.shape)}; expected tensors of one axis or none (t.flatten())")
     swap = indexing == "xy" and len(every) > 1
     if swap:
         every[0], every[1] = every[1], every[0]
@@ -218,11 +223,12 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     return tuple(parts)
 
 
+@wants_tensors
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of elements, one row each."""
     if len(tensors) == 1:
         return tensors[0]
-    return ops.stack([g.reshape(-1) for g in meshgrid(*tensors, indexing="ij")], 1)
+    return ops.stack([g.reshape(-1) for g in _grids("cartesian_prod", list(tensors), "ij")], 1)
 
 
 @spelled()
@@ -260,7 +266,7 @@ def is_floating_point(input: Tensor) -> bool:
     """
     try:
         return input.is_floating_point()
-    except AttributeError as error:
+    except (AttributeError, TypeError) as error:
         raise explained(error, is_floating_point, (input,)) from None
 
 
@@ -305,6 +311,7 @@ def unique(
 ) -> Any: ...
 
 
+@wants_tensors
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -337,6 +344,7 @@ def unique_consecutive(
 def unique_consecutive(input: Tensor, return_inverse: bool = ..., return_counts: bool = ..., dim: int | None = ...) -> Any: ...
 
 
+@wants_tensors
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
     """`unique` of neighbours only: each run of equal elements gives one."""
     if dim is not None:
@@ -557,7 +565,7 @@ def is_complex(input: Tensor) -> bool:
     """True for complex64 and complex128."""
     try:
         return input.is_complex()
-    except AttributeError as error:
+    except (AttributeError, TypeError) as error:  # an element type has an attribute of that name
         raise explained(error, is_complex, (input,)) from None
 
 

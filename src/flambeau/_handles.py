@@ -109,3 +109,22 @@ class RemovableHandle:
     def __setstate__(self, state: Any) -> None:
         self.id = next(_next_id) if state[0] is None else state[0]
         self._tables = [weakref.ref(t if t is not None else HookTable()) for t in state[1]]
+
+
+class GradientHandle(RemovableHandle):
+    """The same of hooks that the core keeps: those of tensors and of nodes.
+
+    A copy or what comes from a pickle removes nothing: hooks stay with the tensor that they were put on.
+    """
+
+    def __init__(self, *removers: Any) -> None:
+        super().__init__(HookTable())
+        self._fl_removers = removers
+
+    def remove(self) -> None:
+        """The hooks are not called any more."""
+        for remover in self._fl_removers:
+            remover.remove()
+
+    def __reduce__(self) -> Any:
+        return RemovableHandle, (HookTable(),)

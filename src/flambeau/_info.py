@@ -49,7 +49,7 @@ _OF_PYTHON = {float: _C.float64, int: _C.int64, bool: _C.bool, complex: _C.compl
 
 def element_type(dtype: Any) -> Any:
     """The element type that one of Python's types means where a `dtype` is asked for; anything else is returned as it is."""
-    return _OF_PYTHON.get(dtype, dtype)
+    return _OF_PYTHON.get(dtype, dtype) if isinstance(dtype, type) else dtype
 
 
 def whole_number(op: str, name: str, value: Any) -> int:
@@ -121,6 +121,8 @@ class finfo:
 
     def __init__(self, dtype: Any = None) -> None:
         self._type = _C.get_default_dtype() if dtype is None else element_type(dtype)
+        if not isinstance(self._type, _C.dtype):
+            raise TypeError(f"finfo: dtype = {dtype!r} is a {type(dtype).__name__}; expected a floating point type")
         if self._type.is_complex:
             self._type = self._type.to_real()
         if self._type.name not in _FLOATS:
@@ -140,7 +142,9 @@ class iinfo:
     """Limits of an integer type: bits, min, max."""
 
     def __init__(self, dtype: Any) -> None:
-        dtype = element_type(dtype)
+        given, dtype = dtype, element_type(dtype)
+        if not isinstance(dtype, _C.dtype):
+            raise TypeError(f"iinfo: dtype = {given!r} is a {type(given).__name__}; expected an integer type")
         if dtype.is_floating_point or dtype.is_complex or dtype is _C.bool:
             raise TypeError(f"iinfo: {dtype} is no integer type; use finfo")
         self.bits = 8 * dtype.itemsize

@@ -11,12 +11,14 @@ from flambeau._C import Tensor, ops
 from flambeau._errors import AssertedShapeError
 from flambeau._info import finfo, whole_number
 from flambeau._memory_format import strided
+from flambeau._no_tensor import wants_tensors
 from flambeau.autograd import is_grad_enabled, no_grad
 from flambeau.linalg import cholesky, eigh, solve_triangular
 
 MOST_ITERATIONS = 1000
 
 
+@wants_tensors
 def lobpcg(
     A: Tensor,
     k: int | None = None,

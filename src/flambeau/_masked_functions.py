@@ -9,6 +9,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._info import iinfo
+from flambeau._no_tensor import explains_functions
 from flambeau.linalg import vector_norm
 
 __all__ = [
@@ -238,3 +239,6 @@ def _output_mask(
     for d in reversed(_dims(named[0] if named else dim, input.ndim)) if input.ndim else ():
         let_through = ops.any(let_through, d, keepdim)
     return let_through
+
+
+explains_functions(globals())

@@ -18,7 +18,7 @@ from flambeau import _C
 from flambeau import _masked_functions as masked
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import strided
-from flambeau._no_tensor import wants_tensors
+from flambeau._no_tensor import CONFUSED, said_by_op, wants_tensors
 
 # What the core itself can answer.
 _GEOMETRY = frozenset(
@@ -346,12 +346,18 @@ class MaskedTensor(Tensor):
         if name in _GEOMETRY:
             return _C.no_torch_function(func, types, args, kwargs)
         plain = _plain_name(name)
-        if name in _FUNCTIONS:
-            return _FUNCTIONS[name](*args, **kwargs)
-        if plain in _BY_ELEMENT:
-            return _by_element(name, func, args, kwargs)
-        if plain in _MOVES:
-            return _moved(name, func, args, kwargs)
+        try:
+            if name in _FUNCTIONS:
+                return _FUNCTIONS[name](*args, **kwargs)
+            if plain in _BY_ELEMENT:
+                return _by_element(name, func, args, kwargs)
+            if plain in _MOVES:
+                return _moved(name, func, args, kwargs)
+        except CONFUSED as error:
+            found = said_by_op(error, name, func, args, kwargs)
+            if found is not error:
+                raise found from None
+            raise
         raise TypeError(_MISSING.format(name))
 
     def get_data(self) -> Tensor:

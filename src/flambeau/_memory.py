@@ -94,6 +94,7 @@ class MemoryOwner(NamedTuple):
     bytes: int
 
 
+@wants_tensors
 def memory_owners(limit: int = 10) -> list[MemoryOwner]:
     """The lines of the program that made the memory that is in use, those of most bytes first.
 
@@ -149,6 +150,7 @@ class GraphOwners(list[GraphOwner]):
         return "\n".join(told) or "no tensor holds a graph"
 
 
+@wants_tensors
 def graph_owners(limit: int = 10) -> GraphOwners:
     """The tensors that hold graphs, and who holds them, those with most bytes and nodes first.
 

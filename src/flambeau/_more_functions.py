@@ -97,15 +97,17 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     count = math.comb(n + r - 1 if with_replacement else n, r) if n else 0
     if count * r > 1 << 28:
         raise _C.ArgumentError(f"combinations: {count} combinations of {r} elements; expected at most {(1 << 28) // r}")
+    if n == 1 and with_replacement:
+        return ops.repeat(input, (1, r))
     at = ops.arange(n, dtype=_C.int64).reshape(n, 1)  # of one element; then each of k is followed by what may stand behind its last
-    for _ in builtins.range(r - 1):
+    for _ in builtins.range(r - 1 if count else 0):
         first = at.select(1, -1) if with_replacement else at.select(1, -1) + 1
         more = ops.neg(first) + n
         row = ops.repeat_interleave(more)
         begin = ops.cumsum(more, 0) - more - first
         last = ops.arange(row.shape[0], dtype=_C.int64) - ops.index_select(begin, 0, row)
         at = ops.cat([ops.index_select(at, 0, row), last.reshape(-1, 1)], 1)
-    return ops.index_select(input, 0, at.reshape(-1)).reshape(count, r)
+    return ops.index_select(input, 0, at.reshape(-1)[: count * r]).reshape(count, r)
 
 
 

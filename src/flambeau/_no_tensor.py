@@ -13,10 +13,11 @@ import os
 import re
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from flambeau._C import Tensor
+from flambeau import _C
+from flambeau._C import Tensor, ops
 from flambeau._errors import NoTensorError, misfit_error
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,7 +33,12 @@ _CALLED = re.compile(r"\S+\(\) (missing|takes|got) ")  # of a call with other ar
 
 def is_pythons_own(error: BaseException) -> bool:
     """Whether an operation of this library's Python code failed, and nobody raised the error by hand or named a function in its text."""
-    return not _NAMED.match(str(error)) and _failed_here(error)
+    return not names_its_function(error) and _failed_here(error)
+
+
+def names_its_function(error: BaseException) -> bool:
+    """Whether a text begins as those of this library do."""
+    return _NAMED.match(str(error)) is not None
 
 
 def _failed_here(error: BaseException) -> bool:
@@ -120,6 +126,14 @@ def _misfit(value: Any, annotation: str) -> str | None:
     return " or ".join(", ".join(words).rsplit(", ", 1))
 
 
+def _places(value: Any, place: str = "", depth: int = 2) -> Iterator[tuple[str, Any]]:
+    """A value, and what lies in lists of it, with the way there."""
+    yield place, value
+    if depth and isinstance(value, (list, tuple)):
+        for i, part in enumerate(value):
+            yield from _places(part, f"{place}[{i}]", depth - 1)
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}"
@@ -153,8 +167,7 @@ def explained(
             wanted = str(plain.__annotations__.get(name, ""))
             if "Tensor" not in wanted and name != "tensors":
                 continue
-            every = value if isinstance(value, (list, tuple)) else ()
-            for place, part in [("", value), *((f"[{i}]", part) for i, part in enumerate(every))]:
+            for place, part in _places(value):
                 if part is not missing or isinstance(part, Tensor) or (part is None and "None" in wanted):
                     continue
                 return NoTensorError(f"{op}: {name}{place} is a {type(part).__name__}; expected a Tensor")
@@ -164,14 +177,41 @@ def explained(
         return error
     for name, value in given.items():
         wanted = plain.__annotations__.get(name)
+        if isinstance(alias := getattr(plain, "__globals__", {}).get(wanted), types.UnionType):
+            wanted = str(alias).replace("collections.abc.", "")
         if isinstance(wanted, str) and (expected := _misfit(value, wanted)) is not None:
             shown = f"{name} is" if value is None or isinstance(value, Tensor) or "Tensor" in wanted else f"{name} = {_shown(value)} is"
             return misfit_error(error, f"{op}: {shown} a {type(value).__name__}; expected {expected}")
-    if named:
-        return error
+    return error if named else not_together(error, op, given)
+
+
+def not_together(error: Exception, op: str, given: Mapping[str, Any]) -> Exception:
+    """What to raise for `error` where no argument alone is at fault: an error that shows all of them."""
     got = ", ".join(f"{name} = {_shown(value)}" for name, value in given.items() if name not in ("self", "cls"))
-    said = f"{type(error).__name__}: {text}" if isinstance(error, KeyError) else text
+    said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
     return misfit_error(error, f"{op}: got {got}; expected arguments that fit together ({said})")
+
+
+def _bare(value: Any) -> Any:
+    """A tensor without elements in the place of each one, of the same shape and type."""
+    if isinstance(value, Tensor):
+        return ops.empty(tuple(value.shape), dtype=value.dtype, device="meta")
+    return type(value)(map(_bare, value)) if type(value) in (tuple, list) else value
+
+
+def said_by_op(error: Exception, op: str, call: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exception:
+    """What to raise for `error`, which an op's rule for tensors of another kind (batches, sparse ones) met: what the op itself says of such
+    arguments, else an error that shows them; `error` itself where it was raised by hand.
+    """
+    if not is_pythons_own(error):
+        return error
+    try:
+        with _C.held(_C.set_draw_hook, None):
+            call(*map(_bare, args), **{name: _bare(value) for name, value in kwargs.items()})
+    except Exception as said:
+        if names_its_function(said):
+            return said.with_traceback(None)
+    return not_together(error, op, {**{f"argument {i + 1}": value for i, value in enumerate(args)}, **kwargs})
 
 
 def explain(error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> None:

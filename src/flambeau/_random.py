@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+import struct
 from typing import Any
 
 from flambeau import _C
@@ -16,6 +17,21 @@ def _current() -> Generator:
 
 def _generator_of(state: Tensor) -> Generator:
     return Generator().set_state(state)
+
+
+def is_generator_state(state: tuple[Any, ...]) -> bool:
+    """Whether it is a seed and a number of draws, as a generator may have them."""
+    return len(state) == 2 and all(type(n) is int and 0 <= n < 2**64 for n in state)
+
+
+def generator_state(seed: int, draws: int) -> Tensor:
+    """What `get_state()` gives of a generator of this seed that has been drawn from so often."""
+    return _C.tensor_from(list(struct.pack("<QQ", seed, draws)), _C.uint8)  # type: ignore[no-any-return]
+
+
+def made_generator(seed: int, draws: int) -> Generator:
+    """A generator of this seed that has been drawn from so often."""
+    return _generator_of(generator_state(seed, draws))
 
 
 def _reduce_generator(generator: Generator) -> Any:

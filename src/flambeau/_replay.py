@@ -26,10 +26,21 @@ class Again(Protocol):
         """The replay is done."""
 
 
+def generator_place() -> tuple[int, int]:
+    """Seed and draws of the thread's default generator. A recording does not hear of it: whoever asks does the same in each replay."""
+    generator = _C.current_generator()
+    return generator.initial_seed(), _C.draws_of(generator)
+
+
 class Noted(list[Again]):
     """What happened in a call."""
 
     why: str | None = None  # it can not be replayed
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = generator_place()  # at its beginning
+        self.second_runs = 0  # of checkpointed parts: `_redraw.py`
 
 
 class _Here(threading.local):
@@ -53,6 +64,11 @@ def noting() -> Iterator[Noted]:
 def noted() -> Noted:
     """What happened so far in the call that is going on, to be added to."""
     return _here.noted if _here.noted is not None else Noted()
+
+
+def is_noting() -> bool:
+    """Whether this thread records a call to be replayed."""
+    return _here.noted is not None
 
 
 @contextlib.contextmanager

@@ -6,11 +6,13 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._no_tensor import wants_tensors
 
 _SCATTER = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin", "prod": "prod", "amax": "amax", "amin": "amin"}
 _OF_NONE = {"sum": 0.0, "mean": float("nan"), "amax": float("-inf"), "amin": float("inf"), "prod": 1.0}
 
 
+@wants_tensors
 def segment_reduce(
     data: Tensor,
     reduce: str,

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import copy
 import importlib
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flambeau import _C, _whole_calls
 from flambeau._C import Tensor, ops
 from flambeau._errors import NoCUDAError
+from flambeau._handles import GradientHandle
 from flambeau._info import element_type
 from flambeau._late import late_method
 from flambeau._memory_format import strided
@@ -453,6 +455,7 @@ def _copy_with_storage(x: Tensor, memo: dict[int, Any]) -> Tensor:
     return copies[key].view(-1).as_strided(x.shape, x.stride(), x.storage_offset())  # type: ignore[no-any-return]
 
 
+@wants_tensors
 def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if id(self) in memo:
         return memo[id(self)]  # type: ignore[no-any-return]
@@ -545,6 +548,7 @@ def _contains(self: Tensor, item: Any) -> bool:
     return bool((self == item).any().item())
 
 
+@wants_tensors
 def _format(self: Tensor, spec: str) -> str:
     """A 0-d tensor is formatted as its number; others have no format but the empty one, which is `str`.
 
@@ -574,12 +578,12 @@ def _repr_html(self: Tensor) -> str:
 
 def _register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any:
     """Calls `hook(grad)` whenever a gradient of this tensor is computed; it may return a replacement."""
-    return _C.register_tensor_hook(self, hook)
+    return GradientHandle(_C.register_tensor_hook(self, hook))
 
 
 def _register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> Any:
     """Calls `hook(self)` after a gradient was added to `.grad` of this leaf."""
-    return _C.register_post_accumulate_hook(self, hook)
+    return GradientHandle(_C.register_post_accumulate_hook(self, hook))
 
 
 def _retain_grad(self: Tensor) -> None:
@@ -643,6 +647,7 @@ def _random_(self: Tensor, *bounds: int, generator: Any = None, **named: int) ->
     return ops.random_between_(self, low, high, generator=generator)
 
 
+@wants_tensors
 def _sum_to_size(self: Tensor, *sizes: Any, size: Any = ()) -> Tensor:
     """Sums over the axes along which a tensor of `size` would be repeated to become this one.
 
@@ -770,6 +775,7 @@ def _is_any_true(self: Tensor) -> Tensor:
     return ops.any(self)
 
 
+@wants_tensors
 def _module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     """What `load_state_dict` swaps this parameter or buffer with, where `__future__.set_swap_module_params_on_conversion` says so.
 
@@ -912,6 +918,8 @@ def attach() -> None:
     for name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims", "as_strided"):
         methods[name + "_"] = _storage_view_method(getattr(ops, name))
     for name, value in methods.items():
+        if isinstance(value, types.FunctionType) and value.__name__ == f"_{name}":
+            value.__name__ = name  # which is what it is called by who takes calls over
         setattr(Tensor, name, value)
 
 

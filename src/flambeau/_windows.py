@@ -7,6 +7,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._info import element_type, whole_number
+from flambeau._no_tensor import explains_functions
 
 
 def _positions(name: str, length: int, periodic: bool, dtype: Any, device: Any) -> tuple[Tensor | None, int]:
@@ -106,3 +107,6 @@ def kaiser_window(
     scale = ops.special_i0e(ops.full((), float(beta), dtype=_C.float64, device=device))
     window = ops.special_i0e(inside) / scale * (inside.abs() - abs(beta)).exp()
     return _finished(window, window_length, dtype, device, requires_grad)
+
+
+explains_functions(globals())

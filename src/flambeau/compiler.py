@@ -214,7 +214,8 @@ def _filled(value: Any, tensors: Iterator[Any]) -> Any:
         return OrderedDict(filled) if type(value) is OrderedDict else type(value)(**filled)
     if isinstance(value, (tuple, list)):
         items = [_filled(v, tensors) for v in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        # A named tuple's own __new__ may look at what it is given, which are places here.
+        return tuple.__new__(type(value), items) if hasattr(value, "_fields") else type(value)(items)  # type: ignore[type-var]
     return value
 
 
@@ -466,7 +467,10 @@ class _Compiled:
                 return self.function(*args, **kwargs)
             finally:
                 _here.plain = before
-        with lazy(activation_memory_budget=self.budget), _replay.checks_later() if self.fullgraph else contextlib.nullcontext():
+        whole = (_replay.checks_later(), _replay.noting()) if self.fullgraph else ()
+        with lazy(activation_memory_budget=self.budget), contextlib.ExitStack() as stack:
+            for region in whole:
+                stack.enter_context(region)
             result = self.function(*args, **kwargs)
             self._insist()
         if weighed:

@@ -11,6 +11,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._info import finfo
 from flambeau._memory_format import strided
+from flambeau._no_tensor import wants_tensors
 from flambeau._warn import warn
 from flambeau.sparse import SparseTensor
 
@@ -165,6 +166,7 @@ def assert_allclose(
 _BOUNDS = {"bool": (0, 2), "uint8": (0, 10)}
 
 
+@wants_tensors
 def make_tensor(
     *shape: Any, dtype: Any, device: Any = "cpu", low: float | None = None, high: float | None = None, requires_grad: bool = False,
     noncontiguous: bool = False, exclude_zero: bool = False, memory_format: Any = None,

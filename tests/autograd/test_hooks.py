@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import threading
 import time
 import traceback
@@ -12,6 +14,7 @@ from support.tensors import leaf
 
 import flambeau as fl
 from flambeau import _C
+from flambeau._handles import RemovableHandle
 
 
 def test_hook_sees_and_replaces_a_gradient():
@@ -390,3 +393,54 @@ def test_what_a_hook_returns_by_mistake_is_named():
     x.register_post_accumulate_grad_hook(lambda p: "done")
     with pytest.raises(TypeError, match=r"lambda>': returned str"):
         (x * 2).sum().backward()
+
+
+HANDLES = {
+    "tensor": lambda x, y, f: x.register_hook(f),
+    "inner": lambda x, y, f: y.register_hook(f),
+    "accumulated": lambda x, y, f: x.register_post_accumulate_grad_hook(f),
+    "node": lambda x, y, f: y.grad_fn.register_hook(f),
+    "before a node": lambda x, y, f: y.grad_fn.register_prehook(f),
+    "several": lambda x, y, f: fl.autograd.graph.register_multi_grad_hook((x, y), f),
+}
+
+
+@pytest.mark.parametrize("kind", HANDLES)
+def test_handles_are_of_one_class_and_can_be_left_by_with(kind):
+    x = leaf(1.0)
+    y = x * 2
+    seen = []
+
+    def hook(*gradients):
+        seen.append(len(gradients))
+
+    with HANDLES[kind](x, y, hook) as handle:
+        y.sum().backward(retain_graph=True)
+    assert len(seen) == 1
+    y.sum().backward()
+    assert len(seen) == 1
+    assert isinstance(handle, RemovableHandle)
+    assert handle.id != HANDLES[kind](x, x * 3, hook).id
+
+
+@pytest.mark.parametrize("kind", HANDLES)
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda handle: pickle.loads(pickle.dumps(handle))], ids=["copy", "deepcopy", "pickle"])
+def test_copies_of_handles_remove_nothing(kind, copied):
+    x = leaf(1.0)
+    y = x * 2
+    seen = []
+    handle = HANDLES[kind](x, y, lambda *gradients: seen.append(1))
+    copied(handle).remove()
+    y.sum().backward()
+    assert seen == [1]
+
+
+def test_a_module_that_keeps_the_handle_of_its_hook_is_copied():
+    layer = fl.nn.Linear(2, 1)
+    layer.handle = layer.weight.register_hook(lambda grad: grad * 0)
+    twin = copy.deepcopy(layer)
+    twin.handle.remove()
+    for each in (layer, twin):
+        each(fl.ones(1, 2)).sum().backward()
+    assert layer.weight.grad.tolist() == [[0.0, 0.0]]
+    assert twin.weight.grad.tolist() == [[1.0, 1.0]]

@@ -75,6 +75,7 @@ CASES = {
     "pad: replicate": (lambda x: F.pad(x, (1, 2, 1, 1), "replicate"), (numbers(B, 2, 3, 4, 4),)),
     "pad: circular": (lambda x: F.pad(x, (1, 2, 1, 0, 1, 1), "circular"), (numbers(B, 2, 3, 3, 4),)),
     "pixels": (lambda x: F.pixel_unshuffle(F.pixel_shuffle(x, 2) * 2, 2), (numbers(B, 1, 4, 2, 3),)),
+    "diff until nothing is left": (lambda x: fl.diff(x, 2**40), (numbers(B, 3, 2),)),
     "diff": (lambda x, y: fl.diff(x, 2, 0, prepend=y), (numbers(B, 3, 2), numbers(B, 1, 2))),
     "repeat_interleave": (lambda x: x.repeat_interleave(2, -1) + x.repeat_interleave(fl.tensor([1, 3]), 1), (numbers(B, 3, 2),)),
     "narrow": (lambda x, i: x.narrow(0, i, 2)[:, 1:] * x.narrow(1, fl.tensor(1), 2).narrow(0, 1, 2), (numbers(B, 3, 4)[..., :3], places(2, B))),

@@ -40,7 +40,7 @@ ALLOWED = (ValueError, TypeError, RuntimeError, IndexError, MemoryError, Overflo
 # What Python itself says where an operation does not fit, in place of an error that names the function and the argument.
 PYTHONS_OWN = re.compile(
     r"object is not (iterable|subscriptable|callable)|does not support item|unhashable|index out of range|indices must be|unsupported operand|not supported between"
-    r"|has no len|unpack|cannot be interpreted|bad operand|can't multiply|must be real number|argument must be|not a container|must be str|NoneType"
+    r"|has no len|\bunpack\b|cannot be interpreted|bad operand|can't multiply|must be real number|argument must be|not a container|must be str|NoneType"
 )
 NAMED = re.compile(r"[\w.]+(\(\))?: ")
 NEVER = (UnboundLocalError, NameError)

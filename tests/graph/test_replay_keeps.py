@@ -394,3 +394,13 @@ def test_other_threads_do_not_hide_for_ever_that_an_argument_is_kept(monkeypatch
         for i in range(40):
             compiled(fl.full((3,), float(i)))
     assert [k[0].item() for k in kept] == list(range(40))
+
+
+def test_a_named_tuple_that_looks_at_its_items_is_returned():
+    compiled = fl.compile(lambda x: nn.utils.rnn.pack_padded_sequence(x, [4, 3]), mode="replay")
+    before = fl.compiler.stats()["replayed"]
+    for i in range(6):
+        x = fl.full((5, 2, 3), float(i))
+        found, expected = compiled(x), nn.utils.rnn.pack_padded_sequence(x, [4, 3])
+        assert type(found) is type(expected) and all(fl.equal(a, b) for a, b in zip(found[:2], expected[:2]))
+    assert fl.compiler.stats()["replayed"] > before

@@ -184,6 +184,12 @@ def test_combinations_are_in_the_order_of_itertools() -> None:
                 np.testing.assert_array_equal(found.numpy(), expected)
 
 
+def test_combinations_of_more_than_there_are_take_no_time() -> None:
+    x = fl.tensor([3.0])
+    assert fl.combinations(x, 2**40).shape == (0, 2**40)
+    assert fl.equal(fl.combinations(x, 10**6, True), fl.full((1, 10**6), 3.0))
+
+
 @pytest.mark.parametrize("dtype", [fl.float32, fl.int64, fl.bfloat16], ids=str)
 def test_axes_that_repeat_are_reduced_with_the_others(dtype: fl.dtype) -> None:
     rng = np.random.default_rng(2)

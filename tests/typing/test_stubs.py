@@ -32,7 +32,7 @@ def test_the_extension():
     private = {name for name in names_of(tree("_C.pyi")) if name.startswith("_") or not hasattr(_C, name)}
     assert {n for n in private if not n.startswith("_")} <= {
         "Any", "Callable", "EllipsisType", "Frexp", "Histogram", "Iterable", "Iterator", "Literal", "NamedTuple", "NoReturn", "Number", "SVD",
-        "Self", "Sequence", "SupportsIndex", "TriangularSolve", "TypeAlias", "TypeVar", "TypedStorage", "UntypedStorage", "overload",
+        "RemovableHandle", "Self", "Sequence", "SupportsIndex", "TriangularSolve", "TypeAlias", "TypeVar", "TypedStorage", "UntypedStorage", "overload",
     }  # fmt: skip
     assert {n for n in dir(_C) if not n.startswith("__")} - set(names_of(tree("_C.pyi"))) == set()
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from flambeau import _C, _tensor
 from flambeau._C import Tensor
+from flambeau._no_tensor import wants_tensors
 from flambeau._warn import warn
 from flambeau.autograd import no_grad
 
@@ -54,6 +55,7 @@ class GradScaler:
         1024.0
     """
 
+    @wants_tensors
     def __init__(
         self,
         device: str = "cuda",

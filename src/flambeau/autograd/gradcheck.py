@@ -11,6 +11,7 @@ from typing import Any
 
 import flambeau
 from flambeau._C import Tensor
+from flambeau._no_tensor import wants_tensors
 from flambeau.autograd.backward import grad
 
 
@@ -68,6 +69,7 @@ def _refuse(op: str, **wanted: bool) -> None:
             raise NotImplementedError(f"{op}: {name} = {value}; expected False: this is not compared here")
 
 
+@wants_tensors
 def gradcheck(
     func: Callable[..., Any],
     inputs: Tensor | Sequence[Any],
@@ -158,6 +160,7 @@ def _forward_rows(function: Any, inputs: Sequence[Any], x: Tensor, outputs: Any)
             yield from ((j, a, b, got) for a, got in enumerate(row))
 
 
+@wants_tensors
 def gradgradcheck(
     func: Callable[..., Any],
     inputs: Tensor | Sequence[Any],

@@ -14,7 +14,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._errors import AssertedValueError
-from flambeau._handles import RemovableHandle
+from flambeau._handles import GradientHandle
 from flambeau._running import Run, innermost, will_ask
 from flambeau.autograd._edges import GradientEdge, get_gradient_edge
 from flambeau.autograd.modes import no_grad
@@ -35,6 +35,18 @@ __all__ = [
 ]
 
 Node = _C.Node  # the class of `x.grad_fn`
+
+
+def _handled(register: Callable[[Node, Any], Any]) -> Callable[[Node, Any], GradientHandle]:
+    @functools.wraps(register)
+    def wrapper(self: Node, hook: Callable[..., Any], /) -> GradientHandle:
+        return GradientHandle(register(self, hook))
+
+    return wrapper
+
+
+for _name in ("register_hook", "register_prehook"):
+    setattr(Node, _name, _handled(getattr(Node, _name)))
 
 
 class saved_tensors_hooks:
@@ -209,24 +221,6 @@ def set_override_stale_capture_stream(enabled: bool) -> None:
     """Changes nothing: there are no streams on a CPU."""
 
 
-class _Handles(RemovableHandle):
-    """What removes the hooks of several tensors."""
-
-    def __init__(self, handles: tuple[Any, ...]) -> None:
-        self.handles = handles
-
-    def remove(self) -> None:
-        """The hooks are not called any more."""
-        for handle in self.handles:
-            handle.remove()
-
-    def __enter__(self) -> _Handles:
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        self.remove()
-
-
 class _Seen:
     """What a hook of several tensors has seen of one backward."""
 
@@ -235,7 +229,7 @@ class _Seen:
         self.waiting = waiting
 
 
-def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[[Any], None], *, mode: str = "all") -> _Handles:
+def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[[Any], None], *, mode: str = "all") -> GradientHandle:
     """Calls `fn` once per backward with the gradients of several tensors: of all that this backward computes, or of the first one.
 
     Args:
@@ -277,10 +271,10 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[[Any], None
         if seen.waiting == 0:
             fn(seen.grads)
 
-    return _Handles(tuple(x.register_hook(functools.partial(hook, i)) for i, x in enumerate(tensors)))
+    return GradientHandle(*(x.register_hook(functools.partial(hook, i)) for i, x in enumerate(tensors)))
 
 
-def _on_first(tensors: Sequence[Tensor], fn: Callable[[Any], None]) -> _Handles:
+def _on_first(tensors: Sequence[Tensor], fn: Callable[[Any], None]) -> GradientHandle:
     key = object()
 
     def hook(grad: Tensor) -> None:
@@ -289,4 +283,4 @@ def _on_first(tensors: Sequence[Tensor], fn: Callable[[Any], None]) -> _Handles:
             run.notes[key] = True
             fn(grad)
 
-    return _Handles(tuple(x.register_hook(hook) for x in tensors if x.requires_grad))
+    return GradientHandle(*(x.register_hook(hook) for x in tensors if x.requires_grad))

@@ -11,7 +11,7 @@ from flambeau._C import ops
 from flambeau.distributions import constraints
 from flambeau.distributions._probs import ProbsOrLogits, one_given
 from flambeau.distributions.exp_family import ExponentialFamily
-from flambeau.distributions.utils import Shape, broadcast_all, clamp_probs
+from flambeau.distributions.utils import Shape, broadcast_all, checked_number, clamp_probs
 
 
 class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
@@ -45,7 +45,8 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
                 raise ValueError(f"ContinuousBernoulli: probs = {given}; expected values between 0 and 1")
             given = clamp_probs(given)
         self._fl_set_given(None if probs is None else given, given)
-        self._lims = lims
+        low, high = lims
+        self._lims = checked_number("ContinuousBernoulli", "lims[0]", low), checked_number("ContinuousBernoulli", "lims[1]", high)
         super().__init__(given.size(), validate_args=validate_args)
 
     def _fl_expand_more(self, new: Any, batch_shape: Any) -> None:

@@ -12,7 +12,7 @@ from flambeau.distributions._probs import ProbsOrLogits, one_given
 from flambeau.distributions.distribution import Distribution
 from flambeau.distributions.transformed_distribution import TransformedDistribution
 from flambeau.distributions.transforms import SigmoidTransform
-from flambeau.distributions.utils import Shape, broadcast_all, clamp_probs
+from flambeau.distributions.utils import Shape, broadcast_all, checked_number, clamp_probs
 
 
 class LogitRelaxedBernoulli(ProbsOrLogits, Distribution):
@@ -27,7 +27,7 @@ class LogitRelaxedBernoulli(ProbsOrLogits, Distribution):
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         one_given("LogitRelaxedBernoulli", probs, logits)
-        self.temperature = temperature
+        self.temperature = checked_number("LogitRelaxedBernoulli", "temperature", temperature)
         (given,) = broadcast_all(logits if probs is None else probs)
         self._fl_set_given(None if probs is None else given, given)
         super().__init__(given.size(), validate_args=validate_args)

@@ -12,7 +12,7 @@ from flambeau.distributions.categorical import Categorical
 from flambeau.distributions.distribution import Distribution
 from flambeau.distributions.transformed_distribution import TransformedDistribution
 from flambeau.distributions.transforms import ExpTransform
-from flambeau.distributions.utils import Shape, broadcast_all, clamp_probs
+from flambeau.distributions.utils import Shape, broadcast_all, checked_number, clamp_probs
 
 
 class ExpRelaxedCategorical(Distribution):
@@ -28,7 +28,7 @@ class ExpRelaxedCategorical(Distribution):
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         self._categorical = Categorical(probs, logits)
-        self.temperature = temperature
+        self.temperature = checked_number("ExpRelaxedCategorical", "temperature", temperature)
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
 
     def _fl_expand_more(self, new: Any, batch_shape: Any) -> None:

@@ -9,6 +9,7 @@ import flambeau as fl
 from flambeau import Tensor
 from flambeau._C import ops
 from flambeau._errors import NoTensorError
+from flambeau._no_tensor import explains_functions
 from flambeau.func._levels import held_by
 
 Shape = Sequence[int]
@@ -26,6 +27,17 @@ def size(*parts: Shape) -> fl.Size:
 def is_number(value: Any) -> bool:
     """True for a Python number."""
     return isinstance(value, (int, float))
+
+
+def checked_number(name: str, key: str, value: Any) -> Any:
+    """A parameter that is used as it is, a number or a tensor.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if not is_number(value) and not fl.overrides.is_tensor_like(value) and not hasattr(type(value), "__float__"):
+        raise TypeError(f"{name}: {key} = {value!r} is a {type(value).__name__}; expected a number or a Tensor")
+    return value
 
 
 def checked_tensor(name: str, key: str, value: Any) -> Tensor:
@@ -171,3 +183,6 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
 def _tril_count(n: int, diag: int) -> int:
     """Elements of an [n, n] matrix on and below a diagonal."""
     return sum(min(max(row + diag + 1, 0), n) for row in range(n))
+
+
+explains_functions(globals())

@@ -13,9 +13,10 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._no_tensor import CONFUSED, said_by_op
 from flambeau.func._batched import BatchLevel, has_batch, rule_of
 from flambeau.func._levels import active, replaced, shape_of
-from flambeau.func._table import bound, call_of
+from flambeau.func._table import bound, call_of, written_first
 
 
 def decided_by(level: BatchLevel) -> AbstractContextManager[None]:
@@ -24,6 +25,8 @@ def decided_by(level: BatchLevel) -> AbstractContextManager[None]:
 
 
 def _drawn(level: BatchLevel, outer: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    if not args and kwargs and name.endswith("_"):
+        args, kwargs = written_first(kwargs)
     with _C.held(_C.set_draw_hook, outer):
         levels = active.levels
         at = levels.index(level)
@@ -31,6 +34,11 @@ def _drawn(level: BatchLevel, outer: Any, name: str, args: Sequence[Any], kwargs
         del levels[at:]
         try:
             return _draw(level, name, args, kwargs)
+        except CONFUSED as error:
+            found = said_by_op(error, name, call_of(name), args, kwargs)
+            if found is not error:
+                raise found from None
+            raise
         finally:
             levels.extend(hidden)
 

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flambeau._C import Tensor
+from flambeau._no_tensor import CONFUSED, said_by_op
 from flambeau.func._table import call_of, name_of
 
 Tensors = Sequence[Tensor]
@@ -134,7 +135,13 @@ def dispatch(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return call_of(name)(*args, **kwargs)
     if name in _REFLECTED:
         name, args = _REFLECTED[name], args[::-1]
-    return top.run(name, args, kwargs) if top.open else top.ended(name, args, kwargs)
+    try:
+        return top.run(name, args, kwargs) if top.open else top.ended(name, args, kwargs)
+    except CONFUSED as error:
+        found = said_by_op(error, name, lambda *args, **kwargs: call_of(name)(*args, **kwargs), args, kwargs)
+        if found is not error:
+            raise found from None
+        raise
 
 
 def shape_of(x: Tensor) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from flambeau._C import ArgumentError, Tensor, graph, ops
 from flambeau._errors import RefusedTypeError
+from flambeau._no_tensor import wants_tensors
 from flambeau.nn.module import Module
 from flambeau.nn.modules.norm import _BatchNorm
 
@@ -45,6 +46,8 @@ def functional_call(
         >>> fl.func.functional_call(layer, {"weight": fl.ones(1, 2), "bias": fl.zeros(1)}, fl.tensor([1.0, 2.0]))
         tensor([3.])
     """
+    if not isinstance(module, Module):
+        raise TypeError(f"functional_call: module is a {type(module).__name__}; expected a Module")
     given: dict[str, Tensor] = {}
     one_or_more = parameter_and_buffer_dicts
     if not isinstance(one_or_more, (Mapping, tuple, list)):
@@ -136,6 +139,7 @@ def _reparametrize_module(
         collections.deque(undone, maxlen=0)
 
 
+@wants_tensors
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The parameters and the buffers of several models of one kind, each stacked along a new first axis, for `vmap` over models.
 
@@ -175,6 +179,7 @@ def _stacked(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
     return out
 
 
+@wants_tensors
 def replace_all_batch_norm_modules_(root: Module) -> Module:
     """Takes the running statistics from all batch norms in `root`, which transformations can not write: each goes by its batch.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._no_tensor import wants_tensors
 
 _DOTS, _MERGED = "...", "(...)"  # outside of parentheses, and inside
 _TOKEN = re.compile(r"\s*(?:(\.\.\.)|([A-Za-z_]\w*)|(\d+)|([()]))")
@@ -64,6 +65,7 @@ def _sizes(axis: list[str], size: int, known: dict[str, int], pattern: str) -> l
     return [known[name] for name in axis]
 
 
+@wants_tensors
 def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: int) -> Tensor:
     """Axes split, reordered and merged: `pattern` names those of the tensor, then those of the result.
 

@@ -161,6 +161,7 @@ def qr(input: Tensor, some: bool = True, *, out: Any = None) -> Any:
     return deliver("qr", QR(*_complex_factors.linalg_qr(input, "reduced" if some else "complete")), out)
 
 
+@wants_tensors
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> SVD:
     """`linalg.svd` with V instead of its transpose; U and V are zeros without `compute_uv`."""
     if not compute_uv:
@@ -198,6 +199,7 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     return _products.multi_dot(matrices, out=out)
 
 
+@wants_tensors
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """A Vandermonde matrix: powers N - 1, ..., 0 of each element, or 0, ..., N - 1 with `increasing`.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copyreg
 import enum
+import functools
 import inspect
 import sys
 from collections import deque
@@ -31,7 +32,11 @@ from flambeau.serialization._allowed import (
     user_names,
 )
 from flambeau.serialization._errors import FileFormatError, RefusedName, short
+from flambeau.serialization._keys import Keys
 from flambeau.serialization._ordinary import (
+    add_items,
+    called_instance,
+    is_called,
     is_kept_out,
     is_reduced_by_object,
     new_instance,
@@ -111,6 +116,7 @@ class Allowed:
         self._called = {id(what) for what in self._user.values()}
         self._values: dict[int, str] = {}  # classes that stand as values, and are neither made nor called
         self._ordinary: set[int] = set()
+        self._keys = Keys()
 
     def find(self, name: str, imported: bool = True) -> Any:
         """A class or function, or None. `imported=False` leaves out classes that only the program has."""
@@ -221,7 +227,12 @@ class Allowed:
         except Exception as error:
             raise FileFormatError(f"{name}, which was allowed, raised {type(error).__name__}: {error}") from error
 
+    def _check_keys(self, keys: list[Any]) -> None:
+        self._keys.check(keys, lambda key: self.has(type(key)) and type(key).__hash__ is not None)
+
     def call(self, what: Any, args: tuple[Any, ...]) -> Any:
+        if id(what) in self._ordinary and id(what) not in self._called and is_called(what):
+            return self.run(what, lambda: called_instance(what, args, self._check_keys))
         if self.has(what) and not self.may_call(what):
             name = self._names[id(what)]
             raise RefusedName(
@@ -241,7 +252,7 @@ class Allowed:
 
         def fill() -> None:
             if parts.items:
-                target.extend(parts.items)
+                (functools.partial(add_items, target) if id(kind) in self._ordinary else target.extend)([*parts.items])
             for key, value in parts.pairs:
                 target[key] = value
             if parts.state is not None:

@@ -2,7 +2,9 @@
 
 PyTorch's programs save objects beside their tensors: a space of actions, a tokenizer, a configuration. Such an object is its class by name
 and its attributes. It is made again without `__init__`, and gets its attributes as they are in the file; where its class has a
-`__setstate__` or a `__new__`, that is called, which is code of the program and not of the file.
+`__setstate__` or a `__new__`, that is called, which is code of the program and not of the file. A class derived from `set`, `frozenset`,
+`OrderedDict`, `defaultdict`, `Counter` or `deque`, whose pickles call it, is not called either: the container's own functions make the
+instance.
 
 That a file is trusted does not make it right to run what it names, so kept out are classes
 
@@ -17,6 +19,8 @@ from __future__ import annotations
 import copyreg
 import sys
 import typing
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
 from types import FunctionType, MemberDescriptorType
 from typing import Any
 
@@ -30,7 +34,17 @@ _ROOTS: dict[type, tuple[type, ...] | None] = {
     object: None, dict: None, list: None, tuple: (tuple,), str: (str,), bytes: (bytes,), int: (int,), float: (float,),
     complex: (float, float),
 }  # fmt: skip
-_BASES = {*_ROOTS, typing.Generic, typing.Protocol}
+# Containers whose pickles call the class with these.
+_CALLED: dict[type, str] = {
+    set: "a list", frozenset: "a list", OrderedDict: "nothing", defaultdict: "None or a class of plain values", Counter: "a dict",
+    deque: "nothing, or an empty tuple and the most items",
+}  # fmt: skip
+_BASES = {*_ROOTS, *_CALLED, typing.Generic, typing.Protocol}
+# What a defaultdict of a file may make: functions of no arguments that make something empty.
+FACTORIES: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (list, dict, int, float, set, str, tuple, bool, complex, frozenset, bytes, bytearray, OrderedDict, Counter, deque)
+}
 _FROM_A_CLASS_STATEMENT = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 # Modules of Python's whose classes only hold what they are given.
 _HARMLESS = {
@@ -95,7 +109,7 @@ def why_not_made(kind: Any) -> str | None:
             return "its __del__ would run with what the file says"
     if issubclass(kind, Tensor):  # whose functions make it: `_torch_tensors.py`
         return None if kind.__reduce_ex__ is Tensor.__reduce_ex__ else "it says by functions of its own how it is made"
-    if not is_reduced_by_object(kind):
+    if not is_reduced_by_object(kind) and not is_called(kind):
         return "it says by functions of its own how it is made"
     root = _root(kind)
     new = kind.__new__
@@ -105,8 +119,17 @@ def why_not_made(kind: Any) -> str | None:
     return "it is made by compiled code" if kind.__basicsize__ > root.__basicsize__ + 8 * room else None
 
 
+def is_called(kind: Any) -> bool:
+    """Whether instances are pickled as a container does it that is called with its items."""
+    root = _root(kind)
+    return (
+        root in _CALLED and kind is not root and kind.__reduce__ is root.__reduce__ and kind.__reduce_ex__ is root.__reduce_ex__
+        and kind not in copyreg.dispatch_table
+    )  # fmt: skip
+
+
 def _root(kind: type) -> type:
-    return next(base for base in kind.__mro__ if base in _ROOTS)
+    return next(base for base in kind.__mro__ if base in _ROOTS or base in _CALLED)
 
 
 def _slots(kind: type) -> dict[str, MemberDescriptorType]:
@@ -123,6 +146,8 @@ def new_instance(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     if issubclass(kind, Tensor):
         raise FileFormatError(f"an instance of {kind.__qualname__} is wanted without elements; expected one that is made of a tensor")
     root = _root(kind)
+    if root in _CALLED:
+        raise FileFormatError(f"an instance of {kind.__qualname__} is wanted without items; expected a call")
     if kind.__new__ is not root.__new__:
         return kind.__new__(kind, *args, **kwargs)
     wanted = _ROOTS[root]
@@ -131,6 +156,44 @@ def new_instance(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     if kwargs or tuple(map(type, args)) != wanted:
         raise FileFormatError(f"a {kind.__qualname__} is made of {short(args)}; expected {', '.join(part.__name__ for part in wanted)}")
     return root.__new__(kind, *args)  # type: ignore[call-arg]
+
+
+def called_instance(kind: Any, args: tuple[Any, ...], check: Callable[[list[Any]], None]) -> Any:
+    """What a call of a class that `is_called` would give, by the container's own functions. `check` looks at what is hashed."""
+    root: Any = _root(kind)
+    fits = True
+    made = root.__new__(kind)
+    if root in (set, frozenset):
+        (items,) = args if len(args) == 1 and type(args[0]) is list else ([],)
+        fits = not args or items is args[0]
+        check(items)
+        if root is set:
+            set.update(made, items)
+        else:
+            made = frozenset.__new__(kind, items)
+    elif root is Counter:
+        fits = not args or len(args) == 1 and type(args[0]) is dict
+        if fits and args:
+            dict.update(made, args[0])
+    elif root is defaultdict:
+        fits = len(args) <= 1 and (not args or args[0] is None or any(args[0] is factory for factory in FACTORIES.values()))
+        if fits:
+            defaultdict.__init__(made, *args)
+    elif root is deque:
+        most = args[1] if len(args) == 2 else None
+        fits = not args or args[0] == () and len(args) <= 2 and (most is None or type(most) is int and 0 <= most < 2**63)
+        if fits:
+            deque.__init__(made, (), most)
+    else:
+        fits = not args
+    if not fits:
+        raise FileFormatError(f"a {kind.__qualname__} is made of {short(args)}; expected {_CALLED[root]}")
+    return made
+
+
+def add_items(target: Any, items: list[Any]) -> None:
+    """By the functions of the list or deque that an object is."""
+    (list if isinstance(target, list) else deque).extend(target, items)
 
 
 def set_ordinary_state(target: Any, state: Any) -> None:

@@ -9,6 +9,7 @@ None, bool, int, finite float, str and list stand for themselves; everything els
     {"f": "nan"}, {"D": "float32"}, {"V": "cpu"}     float, dtype, device
     {"C": [re, im]}, {"B": text}, {"A": text}        complex number; bytes, bytearray in base64
     {"l": [a, b, c]}, {"r": [a, b, c]}               slice of plain values, range
+    {"Y": [seed, draws]}                             generator of random numbers. Also "i", as of tensors
     {"R": name, "a": [...], ...}                     an object of a class that the user allows (`_named.py`), made of arguments, and
         "w": 1                                           __new__ gets them and not the class
         "b", "e": [...], "k": [[key, value], ...]        state, items of a list, entries of a dict
@@ -34,23 +35,20 @@ from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._handles import Table
 from flambeau._memory_format import LAYOUTS, strided
+from flambeau._random import is_generator_state, made_generator
 from flambeau.nn._errors import kind_of
 from flambeau.serialization._container import DTYPES, code_of
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._keys import Keys
 from flambeau.serialization._named import Allowed, Parts, is_named, parts_of
+from flambeau.serialization._ordinary import FACTORIES
 from flambeau.serialization._sharing import Met, check_place, placed
 
 MAX_DEPTH = 200
 _SEQUENCES: dict[str, Callable[[Any], Any]] = {"t": tuple, "z": _C.Size, "s": set, "F": frozenset}
 _CONTAINERS = (dict, OrderedDict, Counter, defaultdict, list, tuple, set, frozenset, deque, _C.Size)
 _CLASSES = ("p", "b", "n")
-# What a defaultdict of a file may make: functions of no arguments that make something empty.
-FACTORIES: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (list, dict, int, float, set, str, tuple, bool, complex, frozenset, bytes, bytearray, OrderedDict, Counter, deque)
-}
-_NEWER = set("nyqFCBAlrR")  # nodes that the second version of the format has not
+_NEWER = set("nyqFCBAlrRY")  # nodes that the second version of the format has not
 
 
 # ------------------------------------------------------------------------------------------- writing
@@ -110,6 +108,14 @@ class Encoder:
         self._keep.append(value)
         return node
 
+    def _generator(self, value: _C.Generator) -> dict[str, Any]:
+        if (known := self._nodes.get(id(value))) is not None:
+            return self._again(known)
+        node: dict[str, Any] = {"Y": [value.initial_seed(), _C.draws_of(value)]}
+        self._nodes[id(value)] = node
+        self._keep.append(value)
+        return self._noted(node)  # type: ignore[no-any-return]
+
     def _array(self, value: Any, path: str) -> dict[str, Any]:
         import numpy as np
 
@@ -137,6 +143,8 @@ class Encoder:
             return self.tensor(value, path)
         if (node := self._plain(value, path)) is not None:
             return node
+        if isinstance(value, _C.Generator):
+            return self._generator(value)
         if kind.__module__ == "numpy" and getattr(value, "ndim", None) == 0:
             return self.encode(value.item(), path, depth)
         if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
@@ -341,6 +349,12 @@ class Checker:
         if "R" in node:
             self._named(node, depth)
             return
+        if "Y" in node:
+            state = node["Y"]
+            if not node.keys() <= {"Y", "i"} or not isinstance(state, list) or not is_generator_state(tuple(state)):
+                raise FileFormatError(f"the structure holds an unknown node {str(node)[:80]}")
+            self._meet(node)
+            return
         allowed = {"o", "m"} if "o" in node else None
         kind, value = next(iter(node.items())) if len(node) == 1 else ("o", node.get("o"))
         if allowed is None and len(node) != 1 or allowed is not None and not node.keys() <= allowed:
@@ -515,7 +529,7 @@ class Decoder:
     def __init__(self, entry: Callable[[str], Tensor], allowed: Allowed) -> None:
         self._entry = entry
         self._allowed = allowed
-        self._met: dict[int, Tensor] = {}
+        self._met: dict[int, Any] = {}
         self._strided: dict[str, Tensor] = {}
 
     def decode(self, node: Any) -> Any:
@@ -529,6 +543,11 @@ class Decoder:
             return self._sparse(node)
         if "R" in node:
             return self._named(node)
+        if "Y" in node:
+            generator = made_generator(*node["Y"])
+            if "i" in node:
+                self._met[node["i"]] = generator
+            return generator
         if "o" in node:
             result = OrderedDict(self._pairs(node["o"]))
             if "m" in node:

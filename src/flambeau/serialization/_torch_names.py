@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +18,12 @@ from flambeau import _C
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._named import Allowed
 from flambeau.serialization._old_text import OldText
+from flambeau.serialization._ordinary import add_items
 from flambeau.serialization._pickle import MAX_LINE, Global, plain
 from flambeau.serialization._torch_context import Context, Storage, attributes, expect, is_dict
 from flambeau.serialization._torch_random import CLASSES as RANDOM_CLASSES
 from flambeau.serialization._torch_random import FUNCTIONS as RANDOM
-from flambeau.serialization._torch_random import Seeds, build_random, is_random
+from flambeau.serialization._torch_random import Seeds, build_own, build_random, is_random
 from flambeau.serialization._torch_tensors import TENSORS
 from flambeau.serialization._torch_values import (
     CONSTANTS,
@@ -161,6 +162,7 @@ class TorchNames(Context):
         return storage
 
     def call(self, function: Any, args: tuple[Any, ...]) -> Any:
+        self.charge(sum(len(arg) for arg in args if type(arg) in (list, dict)), "an object's items")
         return self._allowed.call(function, args)
 
     def make(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -168,7 +170,7 @@ class TorchNames(Context):
         return self._allowed.make(cls, args, kwargs)
 
     def fill(self, target: Any, items: list[Any], pairs: bool) -> None:
-        if not self.is_allowed(type(target)) or not isinstance(target, dict if pairs else list):
+        if not self.is_allowed(type(target)) or not isinstance(target, dict if pairs else (list, deque)):
             raise FileFormatError(f"items are added to {_a(target)}; expected a {'dict' if pairs else 'list'}")
 
         def do() -> None:
@@ -176,7 +178,7 @@ class TorchNames(Context):
                 for key, value in zip(items[::2], items[1::2]):
                     target[key] = value
             else:
-                list.extend(target, items)  # type: ignore[arg-type]
+                add_items(target, items)
 
         self._allowed.run(type(target), do)
 
@@ -190,6 +192,8 @@ class TorchNames(Context):
             target.build(plain((state,))[0])
         elif is_random(target):
             build_random(target, state)
+        elif isinstance(target, _C.Generator):
+            build_own(target, state)
         elif isinstance(target, Script):
             if not is_dict(state) or not all(type(key) is str for key in state):
                 raise FileFormatError(f"an object of {target.name} has the state {short(state)}; expected attributes by names")

@@ -1,4 +1,4 @@
-"""NumPy's generators of random numbers in PyTorch's pickles.
+"""Generators of random numbers in PyTorch's pickles: NumPy's, and the library's own.
 
 A pickle has a generator of its stream of bits, that with its state, and the seeds that it was started from. NumPy takes most states as they
 are, and its C code reads where a state says, so all of one is looked at here first.
@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from flambeau import _C
+from flambeau._C import Tensor
+from flambeau._random import generator_state, is_generator_state
+from flambeau._warn import warn
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._pickle import Global, Inner, plain
 from flambeau.serialization._torch_context import Context, Function, expect, is_dict
@@ -100,6 +104,25 @@ def _seeds(names: Context, args: tuple[Any, ...]) -> Seeds:
     return made
 
 
+def _own(names: Context, args: tuple[Any, ...]) -> Any:
+    """A generator of the library's. The state follows."""
+    expect("torch.Generator", args, _C.device, optional=1)
+    return _C.Generator()
+
+
+def build_own(target: _C.Generator, state: Any) -> None:
+    """BUILD of one of the library's. PyTorch's engine of the CPU is another one, whose state means nothing here."""
+    (state,) = plain((state,))
+    match state:
+        case (seed, draws, None) if is_generator_state((seed, draws)):
+            target.set_state(generator_state(seed, draws))
+        case (seed, None, Tensor()) if is_generator_state((seed, 0)):
+            target.set_state(generator_state(seed, 0))
+            warn("load: a generator of PyTorch's begins anew from its seed: the numbers that it would have drawn next are not drawn here")
+        case _:
+            raise FileFormatError(f"a generator has the state {short(state)}; expected a seed, draws and the state of its engine")
+
+
 def _stream(names: Context, args: tuple[Any, ...]) -> Any:
     """Of its class, or by the name of that, as older versions have it. The state follows."""
     what = args[0] if len(args) == 1 else None
@@ -149,6 +172,7 @@ def build_random(target: Any, state: Any) -> None:
 
 
 FUNCTIONS: dict[str, Function] = {
+    "torch._C.Generator": _own,
     "numpy.random._pickle.__generator_ctor": _generator_of("Generator"),
     "numpy.random._pickle.__randomstate_ctor": _generator_of("RandomState"),
     "numpy.random._pickle.__bit_generator_ctor": _stream,

@@ -14,8 +14,8 @@ from typing import Any
 
 from flambeau import _C
 from flambeau.serialization._errors import FileFormatError, short
+from flambeau.serialization._ordinary import FACTORIES
 from flambeau.serialization._pickle import Global, Inner, plain
-from flambeau.serialization._structure import FACTORIES
 from flambeau.serialization._torch_context import Context, Function, attributes, expect, is_dict
 
 

@@ -27,9 +27,10 @@ from flambeau.nn.module import Module
 from flambeau.serialization._allowed import found_by_name, functional_names
 from flambeau.serialization._container import array_of, write_all
 from flambeau.serialization._named import is_ordinary
+from flambeau.serialization._ordinary import FACTORIES
 from flambeau.serialization._sharing import Entries, Met, dense_memory, overlapping
 from flambeau.serialization._skip import is_skipped
-from flambeau.serialization._structure import FACTORIES, MAX_DEPTH, Encoder
+from flambeau.serialization._structure import MAX_DEPTH, Encoder
 from flambeau.serialization._torch import MAGIC, PROTOCOL
 from flambeau.serialization._torch_names import OPS
 from flambeau.serialization._torch_random import is_random
@@ -350,6 +351,13 @@ class _Pickler:
                 self._text("_metadata")
                 self._any(node["m"])
                 self._out.append(b"sb")
+            return
+        if "Y" in node:  # as PyTorch has it, but for the state of its engine, which is another one
+            self._call("torch._C Generator", {"V": "cpu"})
+            if "i" in node:
+                self._put(("tensor", node["i"]))
+            self._tuple((*node["Y"], None))
+            self._out.append(b"b")
             return
         if "N" in node:
             self._global(node["N"])

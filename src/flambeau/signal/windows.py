@@ -19,6 +19,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._no_tensor import explains_functions
 
 __all__ = [
     "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann", "kaiser",
@@ -213,3 +214,6 @@ def kaiser(
     inside = (1 - ops.square(w.k * (2 / max(w.n, 1)) - 1)).clamp(min=0).sqrt() * beta
     scale = ops.special_i0e(ops.full((), float(beta), dtype=_C.float64, device=w.k.device))
     return w.finished(ops.special_i0e(inside) / scale * (inside - beta).exp())
+
+
+explains_functions(globals())

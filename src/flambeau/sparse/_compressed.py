@@ -307,6 +307,7 @@ def to_compressed(op: str, x: Tensor, kind: layout, blocksize: Any = None, dense
     return _compressed(op, to_sparse(in_blocks(x, block, first) if block else x, first + 2), made, size)
 
 
+@wants_tensors
 def to_sparse_csr(x: Tensor, dense_dim: int | None = None) -> SparseCSR:
     """This tensor by compressed rows: of a dense one the elements that are not 0. Axes before the last two (and dense ones) are a batch.
 
@@ -324,6 +325,7 @@ def to_sparse_csr(x: Tensor, dense_dim: int | None = None) -> SparseCSR:
     return to_compressed("to_sparse_csr", x, sparse_csr, None, dense_dim)  # type: ignore[no-any-return]
 
 
+@wants_tensors
 def to_sparse_csc(x: Tensor, dense_dim: int | None = None) -> SparseCSC:
     """This tensor by compressed columns: of a dense one the elements that are not 0. Axes before the last two (and dense ones) are a batch.
 

@@ -160,6 +160,7 @@ def _made_of(
     return kind.make(at, other, held, size)
 
 
+@wants_tensors
 def sparse_csr_tensor(
     crow_indices: Any, col_indices: Any, values: Any, size: Sequence[int] | None = None, *, dtype: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
@@ -187,6 +188,7 @@ def sparse_csr_tensor(
     return _made_of(SparseCSR, crow_indices, col_indices, values, size, dtype, device, requires_grad, check_invariants)  # type: ignore[no-any-return]
 
 
+@wants_tensors
 def sparse_csc_tensor(
     ccol_indices: Any, row_indices: Any, values: Any, size: Sequence[int] | None = None, *, dtype: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
@@ -214,6 +216,7 @@ def sparse_csc_tensor(
     return _made_of(SparseCSC, ccol_indices, row_indices, values, size, dtype, device, requires_grad, check_invariants)  # type: ignore[no-any-return]
 
 
+@wants_tensors
 def sparse_bsr_tensor(
     crow_indices: Any, col_indices: Any, values: Any, size: Sequence[int] | None = None, *, dtype: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
@@ -241,6 +244,7 @@ def sparse_bsr_tensor(
     return _made_of(SparseBSR, crow_indices, col_indices, values, size, dtype, device, requires_grad, check_invariants)  # type: ignore[no-any-return]
 
 
+@wants_tensors
 def sparse_bsc_tensor(
     ccol_indices: Any, row_indices: Any, values: Any, size: Sequence[int] | None = None, *, dtype: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
@@ -262,6 +266,7 @@ def sparse_bsc_tensor(
     return _made_of(SparseBSC, ccol_indices, row_indices, values, size, dtype, device, requires_grad, check_invariants)  # type: ignore[no-any-return]
 
 
+@wants_tensors
 def sparse_compressed_tensor(
     compressed_indices: Any, plain_indices: Any, values: Any, size: Sequence[int] | None = None, *, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
@@ -271,7 +276,7 @@ def sparse_compressed_tensor(
     Raises:
         RuntimeError: no layout is given, or one that is not compressed.
     """
-    if layout is None or layout not in KINDS:
+    if layout is None or layout not in list(KINDS):  # a list takes what can not be hashed, too
         raise _C.ArgumentError(f"sparse_compressed_tensor: layout = {layout!r}; expected one of {', '.join(map(repr, KINDS))}")
     return _made_of(  # type: ignore[no-any-return]
         KINDS[layout], compressed_indices, plain_indices, values, size, dtype, device, requires_grad, check_invariants
@@ -324,6 +329,7 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: An
     return made.coalesce().to_sparse_csr() if layout is sparse_csr else made
 
 
+@wants_tensors
 def to_sparse(
     x: Tensor, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: int | None = None
 ) -> Any:

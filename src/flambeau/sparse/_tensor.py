@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._memory_format import layout, sparse_coo, sparse_csr
-from flambeau._no_tensor import wants_tensors
+from flambeau._no_tensor import CONFUSED, said_by_op, wants_tensors
 from flambeau._print import parts_text
 
 # How to coalesce: the places in order, an index, and whether places were there more than once. If so, the index says to which place each
@@ -55,7 +55,13 @@ class SparseTensor(Tensor):
         known = SparseTensor.functions.get(name)
         if known is None:
             raise TypeError(_MISSING.format(name))
-        return known(*args, **(kwargs or {}))
+        try:
+            return known(*args, **(kwargs or {}))
+        except CONFUSED as error:
+            found = said_by_op(error, name, func, args, kwargs or {})
+            if found is not error:
+                raise found from None
+            raise
 
     def _with(self, values: Tensor) -> SparseTensor:
         """The same places with other values."""
@@ -188,6 +194,7 @@ class SparseTensor(Tensor):
         dense = ops.index_put(empty, list(indices.unbind(0)), values, True) if indices.shape[0] else empty + values.sum(0)
         return dense if dtype is None else dense.to(dtype)
 
+    @wants_tensors
     def to_sparse(
         self, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: int | None = None
     ) -> Any:

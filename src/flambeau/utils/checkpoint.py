@@ -19,12 +19,13 @@ import enum
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._errors import RefusedTypeError
-from flambeau._random import get_rng_state, set_rng_state
+from flambeau._redraw import Place
 from flambeau._warn import warn
 from flambeau.amp.autocast_mode import autocast
 from flambeau.autograd import Function, enable_grad, grad, is_grad_enabled
@@ -51,9 +52,13 @@ def _tensors(value: Any) -> Iterator[Tensor]:
             yield from _tensors(entry)
 
 
-def _with(value: Any, tensors: Iterator[Tensor]) -> Any:
+class _Hole:
+    """The place of a tensor in a structure that is kept without it."""
+
+
+def _with(value: Any, tensors: Iterator[Any]) -> Any:
     """The structure with its tensors replaced, in order."""
-    if isinstance(value, Tensor):
+    if isinstance(value, (Tensor, _Hole)):
         return next(tensors)
     if isinstance(value, (list, tuple)):
         entries = [_with(entry, tensors) for entry in value]
@@ -100,19 +105,12 @@ class _Call:
             return self.function(*args, **kwargs)
 
     def again(self, args: Any, kwargs: Any) -> Any:
-        now = get_rng_state()
-        try:
-            if self.rng is not None:
-                set_rng_state(self.rng)
-            with enable_grad(), self.second:
-                if self.autocast is None or _C.is_autocast_enabled():
-                    return self.function(*args, **kwargs)
-                dtype, cache = self.autocast  # in backward
-                with autocast("cpu", dtype, cache_enabled=cache):
-                    return self.function(*args, **kwargs)
-        finally:
-            if self.rng is not None:
-                set_rng_state(now)
+        with self.rng.again() if self.rng is not None else contextlib.nullcontext(), enable_grad(), self.second:
+            if self.autocast is None or _C.is_autocast_enabled():
+                return self.function(*args, **kwargs)
+            dtype, cache = self.autocast  # in backward
+            with autocast("cpu", dtype, cache_enabled=cache):
+                return self.function(*args, **kwargs)
 
 
 class _Part(_Call):
@@ -385,7 +383,7 @@ def checkpoint(
         raise ValueError("checkpoint: debug = True with a context_fn; expected one of them")
     if not is_grad_enabled():
         return function(*args, **kwargs)
-    rng = get_rng_state() if preserve_rng_state else None
+    rng = Place() if preserve_rng_state else None
     if use_reentrant is False:
         contexts = context_fn()
         kind = _TalkingFrame if talks else _Frame
@@ -404,7 +402,7 @@ def checkpoint(
     part.leaves = _leaves([outputs[i] for i in part.recorded], fresh)
     plain = [outputs[i].detach() for i in part.recorded]
     # The structure is kept without the tensors: they are saved with their versions.
-    part.arguments = _with(part.arguments, iter([x.detach() for x in inputs]))
+    part.arguments = _with(part.arguments, repeat(_Hole()))
     tracked = CheckpointFunction.apply(part, plain, *inputs, *part.leaves)
     for i, y in zip(part.recorded, tracked):
         outputs[i] = y

@@ -7,6 +7,8 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
+import itertools
+import os
 import pathlib
 import re
 import sys
@@ -189,17 +191,30 @@ def install() -> None:
 
 
 def _tell_children() -> None:
-    """Processes that multiprocessing starts anew (`spawn`, `forkserver`) import the program's modules, and are to find these names, too."""
-    from multiprocessing import util
+    """Workers that multiprocessing (`spawn`, `forkserver`) and loky, joblib's pool, start anew read the program's objects and are to find
+    these names, too.
 
-    start = util.spawnv_passfds
+    Both start them by this function. What a program starts by subprocess is left alone: such a command matches neither.
+    """
+    starter: Any = importlib.import_module("_posixsubprocess")
+    start = starter.fork_exec
 
     @functools.wraps(start)
-    def with_names(path: Any, args: Any, passfds: Any) -> int:
-        words = list(args)
-        code = words.index("-c") + 1 if "-c" in words else 0
-        if code and words[code].startswith(("from multiprocessing.spawn ", "from multiprocessing.forkserver ")):
-            words[code] = f"import flambeau.compat.torch; {words[code]}"
-        return int(start(path, words, passfds))
+    def with_names(args: Sequence[str | bytes], *others: Any) -> int:
+        return int(start(_with_names([os.fsdecode(word) for word in args]), *others))
 
-    util.spawnv_passfds = with_names
+    starter.fork_exec = with_names
+
+
+def _with_names(words: list[str]) -> list[str]:
+    """A command that starts a worker, such that `torch` means this library there; any other command as it is."""
+    for i, (option, what) in enumerate(itertools.pairwise(words)):
+        if option == "-c":
+            if what.startswith(("from multiprocessing.spawn ", "from multiprocessing.forkserver ")):
+                words[i + 1] = f"import flambeau.compat.torch; {what}"
+            break
+        if option == "-m":
+            if what.endswith("loky.backend.popen_loky_posix"):
+                words[i:i] = ["-m", "flambeau", "run"]
+            break
+    return words

@@ -57,7 +57,7 @@ class LinearCrossEntropyOptions:
     def __post_init__(self) -> None:
         if self.acc_policy not in _POLICIES:
             raise ArgumentError(f"LinearCrossEntropyOptions: acc_policy = {self.acc_policy!r}; expected one of {', '.join(_POLICIES)}")
-        name, colon, factor = (self.chunking_method or "auto").partition(":")
+        name, colon, factor = str(self.chunking_method or "auto").partition(":")
         if (name, colon) != ("auto", "") and not (name == "aspect_ratio" and (not colon or (factor.isdigit() and int(factor) > 0))):
             known = "'auto', 'aspect_ratio', 'aspect_ratio:N' or None"
             raise ArgumentError(f"LinearCrossEntropyOptions: chunking_method = {self.chunking_method!r}; expected {known}")

@@ -59,7 +59,7 @@ def cross_entropy(
         raise
     if numbers:
         return ops.cross_entropy(input, target, weight, kind, ignore_index, label_smoothing)
-    if ignore_index >= 0:
+    if not hasattr(ignore_index, "__index__") or ignore_index >= 0:
         raise ArgumentError(f"cross_entropy: ignore_index = {ignore_index} with a target of {target.dtype}, which has no indices to ignore")
     return _cross_entropy_of_shares(input, target, weight, kind, label_smoothing)
 

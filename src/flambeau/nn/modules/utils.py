@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import Any
 
+from flambeau._no_tensor import wants_tensors
+
 __all__ = ["consume_prefix_in_state_dict_if_present"]
 
 
@@ -44,6 +46,7 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
                 metadata[key[len(prefix) :]] = metadata.pop(key)
 
 
+@wants_tensors
 def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
     """What a layer that takes `**kwargs` makes its parameters with: device, dtype and memory_format, given as such or in "factory_kwargs".
 
