@@ -147,8 +147,25 @@ class Tiles {
     return native_ && onednn::gemm16_wide(dtype_of<S>, m, n, k, a.data, a.row, a.col, b.data, b.row, b.col, c, n, result == Result::Add);
   }
   void widened(int64_t m, int64_t n, int64_t k, const Mat<T>& a, const Mat<S>& b, T* c, Result result) {
+    constexpr int64_t kFewRows = 2;
+    if (m <= kFewRows && a.col == 1 && b.row == 1 && b.col == k && result == Result::Set) {
+      for (int64_t i = 0; i < m; ++i) row_dots(a.data + i * a.row, b.data, n, k, c + i * n);
+      return;
+    }
+    if (m <= kFewRows && a.col == 1 && b.col == 1 && b.row == n) {
+      for (int64_t i = 0; i < m; ++i) row_sums(a.data + i * a.row, b.data, k, n, c + i * n, result == Result::Add);
+      return;
+    }
     const T* wb = wide(b.data, k * n, b_);
     gemm(Gemm<T>{m, n, k, a, {wb, b.row, b.col}, c, n, 1, result == Result::Add ? T(1) : T(0)});
+  }
+  static void row_dots(const T* x, const S* rows, int64_t count, int64_t n, T* out) {
+    if constexpr (std::is_same_v<S, BFloat16>) attention_row_dots_bf16(x, rows, count, n, out);
+    else attention_row_dots_f16(x, rows, count, n, out);
+  }
+  static void row_sums(const T* x, const S* rows, int64_t count, int64_t n, T* out, bool add) {
+    if constexpr (std::is_same_v<S, BFloat16>) attention_row_sums_bf16(x, rows, count, n, out, add);
+    else attention_row_sums_f16(x, rows, count, n, out, add);
   }
   static const Tensor& room(Tensor& keep, int64_t n, DType t) {
     if (!keep.defined() || keep.numel() < n) keep = empty(Dims{n}, t);

@@ -23,3 +23,10 @@ FL_SIMD_KERNEL(void, attention_dots_f32, const float* a, const float* b, int64_t
 FL_SIMD_KERNEL(void, attention_dots_f64, const double* a, const double* b, int64_t rows, int64_t n, double* out)
 FL_SIMD_KERNEL(void, attention_dots_bf16, const fl::BFloat16* a, const fl::BFloat16* b, int64_t rows, int64_t n, float* out)
 FL_SIMD_KERNEL(void, attention_dots_f16, const fl::Float16* a, const fl::Float16* b, int64_t rows, int64_t n, float* out)
+// out[r] = x . rows[r], and out = sum over r of x[r] * rows[r], or with `add` out += that; rows are n long.
+#define FL_ATTENTION_KERNELS(S, suffix)                                                                                              \
+  FL_SIMD_KERNEL(void, attention_row_dots_##suffix, const float* x, const S* rows, int64_t count, int64_t n, float* out)             \
+  FL_SIMD_KERNEL(void, attention_row_sums_##suffix, const float* x, const S* rows, int64_t count, int64_t n, float* out, bool add)
+FL_ATTENTION_KERNELS(fl::BFloat16, bf16)
+FL_ATTENTION_KERNELS(fl::Float16, f16)
+#undef FL_ATTENTION_KERNELS
