@@ -28,6 +28,22 @@ def test_rows_of_every_length(shape, log, dtype):
 
 
 @pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16])
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("shape", [(7, 5), (3, 4, 130), (2, 300, 3, 21), (9000, 70)])
+def test_columns(shape, log, dtype):
+    x = fl.tensor(np.random.default_rng(3).standard_normal(shape)).to(dtype)
+    dim = 0 if len(shape) == 2 else 1
+    op = F.log_softmax if log else F.softmax
+    columns, rows = x.detach().requires_grad_(), x.movedim(dim, -1).contiguous().requires_grad_()
+    y, want = op(columns, dim), op(rows, -1).movedim(-1, dim)
+    fl.testing.assert_close(y, want, rtol=fl.finfo(dtype).eps, atol=1e-7)
+    dy = fl.randn_like(y)
+    fl.testing.assert_close(
+        fl.autograd.grad(y, columns, dy)[0], fl.autograd.grad(want, rows, dy)[0].movedim(-1, dim), rtol=0, atol=(64 if log else 4) * fl.finfo(dtype).eps
+    )
+
+
+@pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16])
 def test_what_is_not_finite(dtype):
     inf, nan = float("inf"), float("nan")
     rows = [[0, -inf, 0, -inf, -inf], [-inf] * 5, [inf, 0, 0, 0, 0], [nan, 0, 0, 0, 0], [0, 0, 0, 0, nan], [60000, 60000, 0, 0, 0]]

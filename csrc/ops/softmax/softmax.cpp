@@ -2,6 +2,7 @@
 #include "ops/softmax/softmax.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <type_traits>
 
@@ -43,6 +44,24 @@ void half_rows(DType t, const Lines& a, const F& f) {
   else of(Float16{});
 }
 
+// Strips of columns of 16-bit floats, widened into memory that stays in the cache: f(what is read, what is written, columns), with all of a strip's
+// elements side by side. `reads` is of one type with `to`.
+constexpr int64_t kLongColumn = 8192;
+template <size_t N, class F>
+void half_strips(const Lines& a, const std::array<Tensor, N>& reads, const Tensor& to, const F& f) {
+  const DType t = to.dtype();
+  over(a, [](int64_t, int64_t) {}, [&](int64_t at, int64_t width) {
+    const Tensor room = empty(Dims{static_cast<int64_t>(N + 1), a.n * width}, DType::Float32);
+    std::array<float*, N> wide;
+    for (size_t k = 0; k < N; ++k) {
+      wide[k] = room.data<float>() + static_cast<int64_t>(k + 1) * a.n * width;
+      for (int64_t i = 0; i < a.n; ++i) convert_elements(wide[k] + i * width, DType::Float32, reads[k].template data<uint16_t>() + at + i * a.inner, t, width);
+    }
+    f(wide, room.data<float>(), width);
+    for (int64_t i = 0; i < a.n; ++i) convert_elements(to.data<uint16_t>() + at + i * a.inner, t, room.data<float>() + i * width, DType::Float32, width);
+  });
+}
+
 void forward(const Tensor& x, int64_t dim, const Tensor& y, bool log) {
   if (const Lines a = lines_of(x, dim); a.inner == 1 && a.n > 0 && is_half(x.dtype()) && (x.dtype() == y.dtype() || y.dtype() == DType::Float32))
     return half_rows(x.dtype(), a, [&](auto element, int64_t at, int64_t rows, float* row) {
@@ -56,6 +75,8 @@ void forward(const Tensor& x, int64_t dim, const Tensor& y, bool log) {
         else softmax_rows_f16(from, y.data<S>() + at, row, rows, a.n, log);
       }
     });
+  if (const Lines a = lines_of(x, dim); a.inner > 1 && a.n > 0 && a.n <= kLongColumn && is_half(x.dtype()) && x.dtype() == y.dtype())
+    return half_strips<1>(a, {x}, y, [&](const auto& from, float* to, int64_t width) { softmax_cols_f32(from[0], to, a.n, width, width, log); });
   const WideOutput out(y);
   const Tensor in = converted(x, out.wide.dtype());
   const Lines a = lines_of(x, dim);
@@ -79,6 +100,10 @@ void backward(const Tensor& dy, const Tensor& y, int64_t dim, const Tensor& dx, 
       const S *grads = dy.data<S>() + at, *from = y.data<S>() + at;
       if constexpr (std::is_same_v<S, BFloat16>) softmax_rows_backward_bf16(grads, from, dx.data<S>() + at, row, rows, a.n, log);
       else softmax_rows_backward_f16(grads, from, dx.data<S>() + at, row, rows, a.n, log);
+    });
+  if (const Lines a = lines_of(y, dim); a.inner > 1 && a.n > 0 && a.n <= kLongColumn && is_half(y.dtype()) && dy.dtype() == y.dtype() && dx.dtype() == y.dtype())
+    return half_strips<2>(a, {dy, y}, dx, [&](const auto& from, float* to, int64_t width) {
+      softmax_cols_backward_f32(from[0], from[1], to, a.n, width, width, log);
     });
   const WideOutput out(dx);
   const DType t = out.wide.dtype();
