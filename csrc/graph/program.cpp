@@ -62,7 +62,9 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
     const uint32_t b = buffer_of(now);
     if (b == kNone || (p.buffers_[b].kind != Kind::Internal && p.buffers_[b].kind != Kind::Output && p.buffers_[b].kind != Kind::Gradient) || now.impl()->requires_grad)
       raise<ArgumentError>("it gives a tensor that lives on a gradient that it has not made, or that has a history");
-    if (now.impl()->pyobj && std::none_of(outs.begin(), outs.end(), [&](const Tensor& y) { return y.same(now); }))
+    const auto out = std::find_if(outs.begin(), outs.end(), [&](const Tensor& y) { return y.same(now); });
+    if (out != outs.end()) g.out = static_cast<uint32_t>(out - outs.begin());
+    if (now.impl()->pyobj && out == outs.end())
       raise<ArgumentError>("it keeps a gradient (in a list, an attribute) that it does not return");
     if (p.buffers_[b].kind == Kind::Internal) p.buffers_[b].kind = Kind::Gradient;
     g.geometry = geometry(now, b);
@@ -600,7 +602,8 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
     if (spent_[i]) autograd->set_spent(out.back(), spent_[i]);
   }
   for (const Gradient& g : gradients_)
-    if (g.end != Gradient::End::Same) dropped.push_back(autograd->replace(g.tensor(args), g.end == Gradient::End::Fresh ? fresh(g.geometry) : Tensor()));
+    if (g.end != Gradient::End::Same)
+      dropped.push_back(autograd->replace(g.tensor(args), g.end == Gradient::End::None ? Tensor() : g.out == kNone ? fresh(g.geometry) : out[g.out]));
   return out;
 }
 

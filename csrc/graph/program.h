@@ -128,9 +128,11 @@ class Program final : public RefCounted {
     Tensor now;             // while it is captured
     enum class End : uint8_t { Same, None, Fresh } end = End::Same;
     Geometry geometry{};    // of a fresh one
+    uint32_t out = kNone;   // the result that it is
     const Tensor& tensor(const std::vector<Tensor>& args) const { return of.defined() ? of : args[argument]; }
     bool operator==(const Gradient& o) const {
-      return of.impl() == o.of.impl() && argument == o.argument && looked == o.looked && before.impl() == o.before.impl() && end == o.end && geometry == o.geometry;
+      return of.impl() == o.of.impl() && argument == o.argument && looked == o.looked && before.impl() == o.before.impl() && end == o.end && geometry == o.geometry &&
+             out == o.out;
     }
   };
   class Seen;

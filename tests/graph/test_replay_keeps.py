@@ -404,3 +404,24 @@ def test_a_named_tuple_that_looks_at_its_items_is_returned():
         found, expected = compiled(x), nn.utils.rnn.pack_padded_sequence(x, [4, 3])
         assert type(found) is type(expected) and all(fl.equal(a, b) for a, b in zip(found[:2], expected[:2]))
     assert fl.compiler.stats()["replayed"] > before
+
+
+def test_a_gradient_that_is_returned_is_the_one_of_its_leaf():
+    """One object, as in eager mode: who changes the one changes the other."""
+    w = fl.randn(3).requires_grad_()
+
+    def f(x):
+        w.grad = None
+        (w * x).sum().backward()
+        return w.grad, x * 2
+
+    compiled = fl.compile(f, mode="replay")
+    before = fl.compiler.stats()["replayed"]
+    for i in range(6):
+        x = fl.full((3,), float(i))
+        grad, _ = compiled(x)
+        assert grad is w.grad
+        assert grad.tolist() == [i] * 3
+        grad.mul_(2)
+        assert w.grad.tolist() == [2 * i] * 3
+    assert fl.compiler.stats()["replayed"] > before
