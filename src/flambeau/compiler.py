@@ -8,19 +8,30 @@ that it takes. docs/lazy.md says more.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
-import itertools
 import sys
 import threading
 import types
-import weakref
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flambeau import _C, _replay, nn
+from flambeau._call_forms import (
+    Entry,
+    Place,
+    Unfit,
+    View,
+    attributes_of,
+    described,
+    filled,
+    is_look,
+    key_of,
+    references,
+    references_alone,
+    tensors_in,
+)
 from flambeau._compiler_marks import (
     allow_in_graph,
     assume_constant_result,
@@ -130,194 +141,7 @@ def stats() -> dict[str, int]:
 _counts = {"captured": 0, "replayed": 0}
 
 
-# ---- arguments and results: nested tuples, lists and dicts of tensors and of what is part of the key
-
-
-class _Unfit(Exception):
-    """Why a call can not be replayed."""
-
-
-def _tensors(value: Any, found: list[Tensor], holders: set[int]) -> list[Tensor]:
-    """The tensors of a result, in order; `holders` are what was given, of which no list or dict may be in it."""
-    if isinstance(value, Tensor):
-        if _C.has_override(value):
-            raise _Unfit(f"a result is a {type(value).__name__}, which takes calls over (__torch_function__)")
-        if value.__dict__ and id(value) not in holders:
-            raise _Unfit(f"a tensor of its result has attributes ({', '.join(value.__dict__)})")
-        found.append(value)
-    elif isinstance(value, (tuple, list, dict)):
-        if not isinstance(value, tuple) and id(value) in holders:
-            raise _Unfit(f"one {type(value).__name__} is twice in its result, holds itself, or is an argument")
-        holders.add(id(value))
-        if not _rebuilds(value):
-            raise _Unfit(f"a result of type {type(value).__name__} is more than its items")
-        for v in value.values() if isinstance(value, dict) else value:
-            _tensors(v, found, holders)
-    elif not (value is None or isinstance(value, (bool, int, float, complex, str, bytes, _C.dtype, _C.device))):
-        raise _Unfit(f"a result of type {type(value).__name__} is neither a tensor nor a plain value")
-    return found
-
-
-def _rebuilds(value: Any) -> bool:
-    """Whether a tuple, list or dict is made again from its items by `_filled`."""
-    kind = type(value)
-    if kind in (tuple, list, dict, OrderedDict, defaultdict):
-        return True
-    if isinstance(value, dict):  # a dict that is a dataclass of its items
-        return dataclasses.is_dataclass(kind) and {f.name for f in dataclasses.fields(kind)} >= value.keys()
-    if getattr(value, "__dict__", None):
-        return False
-    return hasattr(kind, "_fields") or not any(isinstance(f, types.FunctionType) for f in (kind.__new__, kind.__init__))
-
-
-_modules: weakref.WeakKeyDictionary[nn.Module, tuple[int, int, tuple[bool, ...]]] = weakref.WeakKeyDictionary()
-_numbers = itertools.count()
-
-
-def _described(value: Any) -> Any:
-    """What tells an argument that is no plain value: of a module which one it is, and the modes of its parts."""
-    if isinstance(value, _C.device):
-        return str(value)
-    if isinstance(value, Tensor):
-        raise _Unfit(f"an argument is a {type(value).__name__}, which takes calls over (__torch_function__)")
-    if not isinstance(value, nn.Module):
-        raise _Unfit(f"an argument of type {type(value).__name__} is neither a tensor nor a plain value")
-    version = _C.graph.objects_version()
-    known = _modules.get(value)
-    if known is None or known[1] != version:
-        known = (known[0] if known else next(_numbers), version, tuple(m.training for m in value.modules()))
-        _modules[value] = known
-    return (known[0], known[2])
-
-
-def _key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Tensor]]:
-    """What tells a call from others (None: it has to be recorded), and the tensors among its arguments."""
-    key, tensors = _C.graph.call_key(args, kwargs, _described)
-    device = _C.new_device()
-    return (key if device is None or key is None else (key, str(device))), tensors
-
-
-def _attributes(tensors: list[Tensor]) -> list[dict[str, int]]:
-    return [{k: id(v) for k, v in t.__dict__.items()} for t in tensors]
-
-
-def _filled(value: Any, tensors: Iterator[Any]) -> Any:
-    """`value` with other things in the places of its tensors, in order."""
-    if isinstance(value, (Tensor, _Place)):
-        return next(tensors)
-    if isinstance(value, dict):
-        filled = {k: _filled(v, tensors) for k, v in value.items()}
-        if type(value) is dict:
-            return filled
-        if isinstance(value, defaultdict):
-            return defaultdict(value.default_factory, filled)
-        return OrderedDict(filled) if type(value) is OrderedDict else type(value)(**filled)
-    if isinstance(value, (tuple, list)):
-        items = [_filled(v, tensors) for v in value]
-        # A named tuple's own __new__ may look at what it is given, which are places here.
-        return tuple.__new__(type(value), items) if hasattr(value, "_fields") else type(value)(items)  # type: ignore[type-var]
-    return value
-
-
-def _references(values: list[Any]) -> dict[int, int]:
-    """How many references there are to each tensor, list and dict among `values`, beside those from `values` themselves."""
-    found: dict[int, list[Any]] = {}
-    left: list[Any] = [values]
-    while left:
-        holder = left.pop()
-        items = [*holder.values(), *getattr(holder, "__dict__", {}).values()] if isinstance(holder, dict) else holder
-        for v in items:
-            if isinstance(v, (Tensor, tuple, list, dict)):
-                entry = found.setdefault(id(v), [v, 0])
-                entry[1] += 1
-                if entry[1] == 1 and not isinstance(v, Tensor):
-                    left.append(v)
-        holder = items = v = None
-    for entry in found.values():  # a tuple of plain values may be a constant
-        if not isinstance(entry[0], tuple) or any(isinstance(v, (Tensor, tuple, list, dict)) for v in entry[0]):
-            left.append((id(entry[0]), sys.getrefcount(entry[0]) - entry[1]))
-    return dict(left)
-
-
-@functools.cache
-def _unshared() -> int:
-    """What `_references` says of a tensor that nobody else holds."""
-    return next(iter(_references([Tensor()]).values()))
-
-
-def _is_look(y: Tensor, base: Tensor) -> bool:
-    """Whether a view is made of its base by sizes and strides, or of its real numbers."""
-    return y.dtype is base.dtype or (base.dtype.is_complex and y.dtype is base.dtype.to_real())
-
-
-class _Place:
-    """Stands for a tensor in the form of a result."""
-
-    def __repr__(self) -> str:
-        return "<tensor>"
-
-
 # ---- replay
-
-
-_Lies = tuple[Any, Any, int]  # sizes, strides, offset
-_View = tuple[int, _Lies, bool]  # of what (as `given` says), how it lies, and whether of its real numbers
-
-
-class _Entry:
-    """What is known about calls of one key and one geometry."""
-
-    __slots__ = ("again", "alone", "calls", "confirmed", "form", "given", "program", "version", "views")
-
-    def __init__(
-        self, program: _C.graph.Program, form: Any, given: list[int], views: list[_View], again: list[_replay.Again], version: int
-    ) -> None:
-        self.program = program
-        self.form = form           # of the result
-        self.given = given         # per tensor of the result: which argument it is, or -1 - k for the k-th that a run makes; views follow
-        self.views = views         # what is a view of an argument or of what a run makes
-        self.again = again         # what Python does beside at each call
-        self.version = version     # of objects that ops were given by: another one means to look again
-        self.confirmed = False
-        self.calls = 0
-        # Which tensor that a run makes is the result and all that there is to do, as most often: -1 where there is more.
-        self.alone = -1 - given[0] if type(form) is _Place and given[0] < 0 and not views and not again else -1
-
-    def result(self, tensors: list[Tensor], made: list[Tensor]) -> Any:
-        """What the function returns, of its arguments and what a run made."""
-        if self.views:
-            made = [*made]
-        for base, geometry, real in self.views:  # so that what is written into them by differentiable ops is known to the base
-            of = tensors[base] if base >= 0 else made[-1 - base]
-            made.append((_C.ops.view_as_real(of) if real else of).as_strided(*geometry))
-        if type(self.form) is _Place:
-            g = self.given[0]
-            return tensors[g] if g >= 0 else made[-1 - g]
-        return _filled(self.form, iter([tensors[g] if g >= 0 else made[-1 - g] for g in self.given]))
-
-    def run(self, tensors: list[Tensor]) -> list[Tensor] | None:
-        """The results of a replay; None where the call has to be recorded."""
-        if not self.again:
-            return self.program.run(tensors)
-        if not self.program.takes(tensors) or not all(a.ready() for a in self.again):
-            return None
-        begun = []
-        out = None
-        try:
-            for a in self.again:
-                begun.append(a)
-                if not a.begin():
-                    self.version = -1  # what is recorded now may differ
-                    break
-            else:
-                out = self.program.run(tensors)
-        finally:
-            for a in begun:
-                if out is None:
-                    a.undo()
-                else:
-                    a.end()
-        return out
 
 
 @functools.cache
@@ -409,7 +233,7 @@ class _Compiled:
         self.budget = budget
         self.always = always
         self.weighed = None if always or fullgraph or replay else _Weighed()
-        self.entries: OrderedDict[Any, list[_Entry]] = OrderedDict()
+        self.entries: OrderedDict[Any, list[Entry]] = OrderedDict()
         self.refused: str | None = None
         self.failures = self.kept = self.gone = 0
         self.touches = False  # what it returns, since it returns what no op has seen
@@ -432,12 +256,12 @@ class _Compiled:
         if not self.replay or self.refused or _C.graph.recording():
             return self._recorded(args, kwargs)
         try:
-            call, tensors = _C.graph.call_key(args, kwargs, _described)
-        except (_Unfit, TypeError, RecursionError) as fault:
+            call, tensors = _C.graph.call_key(args, kwargs, described)
+        except (Unfit, TypeError, RecursionError) as fault:
             self._refuse(str(fault))
             return self(*args, **kwargs)
         key: Any = call
-        if (device := _C.new_device()) is not None and key is not None:  # as _key() has it
+        if (device := _C.new_device()) is not None and key is not None:  # as key_of() has it
             key = (key, str(device))
         if key is None or _C.saved_hooks() is not None:  # a TorchFunctionMode, or hooks of what is saved, have to see every op
             return self._recorded(args, kwargs)
@@ -503,7 +327,7 @@ class _Compiled:
         foreign = [e.program.foreign(tensors) for e in fitting]
         ready = [all(a.ready() for a in e.again) for e in fitting]  # not where an optimizer's state was loaded, say
         bases = [t._base for t in tensors]
-        unshared, held, attributes = _unshared(), _references([args, kwargs, bases]), _attributes(tensors)
+        unshared, held, attributes = references_alone(), references([args, kwargs, bases]), attributes_of(tensors)
         owners = _C.graph.owners(tensors, [])
         for e in entries:
             e.program.rest()  # the call needs the memory
@@ -514,19 +338,20 @@ class _Compiled:
                 entry = self._capture(tensors, values[3], again, version, set(held))
                 self._check_keepers(values, held, unshared)
                 self._check_arguments(key, tensors, args, kwargs)
-                if any(now > then for now, then in zip(_C.graph.owners(tensors, _tensors(values[3], [], set(held))), owners, strict=True)):
+                owned = _C.graph.owners(tensors, tensors_in(values[3], [], set(held)))
+                if any(now > then for now, then in zip(owned, owners, strict=True)):
                     raise ValueError(_KEEPS)
-                if _attributes(tensors) != attributes:
+                if attributes_of(tensors) != attributes:
                     raise ValueError("it sets attributes of a tensor among its arguments")
             except MemoryError:  # for what is kept; the call itself is as good as done
                 why = "there is no memory for its program"
-            except (_Unfit, ValueError) as fault:
+            except (Unfit, ValueError) as fault:
                 if str(fault) == _UNSEEN and not self.touches:
                     self.touches = True
                     return values[3]
                 at = _C.graph.interruption()
                 why = again.why or f"{fault}" + (f" ({at[1]})" if at and at[1] else "")
-                final = at is not None or isinstance(fault, _Unfit)
+                final = at is not None or isinstance(fault, Unfit)
         result = values[3]
         if why or entry is None:
             self.kept += why == _KEEPS
@@ -577,8 +402,8 @@ class _Compiled:
         if final or self.failures >= self.TRIES:
             self._refuse(why)
 
-    def _capture(self, tensors: list[Tensor], result: Any, again: list[_replay.Again], version: int, holders: set[int]) -> _Entry:
-        outs = _tensors(result, [], holders)
+    def _capture(self, tensors: list[Tensor], result: Any, again: list[_replay.Again], version: int, holders: set[int]) -> Entry:
+        outs = tensors_in(result, [], holders)
         places: dict[int, int] = {id(t): i for i, t in reversed([*enumerate(tensors)])}
         outer = [t._base for t in tensors]  # kept, so that no other object gets their ids
         under = {id(b): i for i, b in reversed([*enumerate(outer)]) if b is not None}
@@ -588,7 +413,7 @@ class _Compiled:
         looks: list[tuple[Tensor, Tensor]] = []
         for y in distinct.values():
             base = y._base
-            if base is None or not _is_look(y, base) or (base.requires_grad and not (y.requires_grad and id(base) in known)):
+            if base is None or not is_look(y, base) or (base.requires_grad and not (y.requires_grad and id(base) in known)):
                 made.append(y)
                 continue
             looks.append((y, base))
@@ -599,7 +424,7 @@ class _Compiled:
         made += [y for y, base in looks if y.requires_grad or (id(base) not in places and id(base) not in under)]
         for n, y in enumerate(made):
             places[id(y)] = -1 - n
-        views: list[_View] = []
+        views: list[View] = []
         for y, base in looks:
             places[id(y)] = -1 - len(made) - len(views)
             of = places.get(id(base), under.get(id(base), 0))
@@ -609,18 +434,18 @@ class _Compiled:
                 for y in made:
                     y.clone()  # tells of its memory; nobody reads the copy, so that none is made
         program = _C.graph.capture(tensors, made, self.fold, self.budget)
-        return _Entry(program, _filled(result, repeat(_Place())), [places[id(y)] for y in outs], views, again, version)
+        return Entry(program, filled(result, repeat(Place())), [places[id(y)] for y in outs], views, again, version)
 
     def _check_keepers(self, values: list[Any], before: dict[int, int], unshared: int) -> None:
         """Refuses a call that keeps what it returns, or an argument, since a replay gives nothing to whom it keeps it for."""
-        values.append([y._base for y in _tensors(values[-1], [], set())])
-        for key, n in _references(values).items():
+        values.append([y._base for y in tensors_in(values[-1], [], set())])
+        for key, n in references(values).items():
             if n > before.get(key, unshared):
                 raise ValueError(_KEEPS if key in before else "what it returns lives on elsewhere, too (in a list, an attribute)")
 
     def _check_arguments(self, key: Any, tensors: list[Tensor], args: Any, kwargs: Any) -> None:
         """Refuses a call that leaves its lists and dicts, or the modes of its modules, as other ones than it got."""
-        then, now = _key(args, kwargs)
+        then, now = key_of(args, kwargs)
         if then != key or any(a is not b for a, b in zip(tensors, now, strict=True)):
             raise ValueError("it changes what a list or dict among its arguments holds, or the mode of a module among them")
 
