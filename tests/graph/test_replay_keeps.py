@@ -12,6 +12,7 @@ from support.replays import CALLS, replayed, same
 
 import flambeau as fl
 from flambeau import nn
+from flambeau.nn import functional as F
 
 pytestmark = pytest.mark.filterwarnings("ignore:compile:UserWarning")
 
@@ -425,3 +426,14 @@ def test_a_gradient_that_is_returned_is_the_one_of_its_leaf():
         grad.mul_(2)
         assert w.grad.tolist() == [2 * i] * 3
     assert fl.compiler.stats()["replayed"] > before
+
+
+def test_bags_are_replayed_and_look_at_their_indices():
+    table = fl.randn(10, 4)
+    f = fl.compile(lambda at, starts: F.embedding_bag(at, table, starts, mode="sum") * 2, mode="replay")
+    for i in range(5):
+        at, starts = fl.tensor([1, 2, i]), fl.tensor([0, 2])
+        assert fl.equal(f(at, starts), F.embedding_bag(at, table, starts, mode="sum") * 2)
+    assert replayed(f)
+    with pytest.raises(IndexError):
+        f(fl.tensor([1, 2, 10]), fl.tensor([0, 2]))

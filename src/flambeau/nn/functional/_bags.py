@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from flambeau import _C
+from flambeau import _C, _replay
 from flambeau._C import ShapeError, Tensor, ops
 from flambeau._info import switch
 from flambeau._no_tensor import wants_tensors
@@ -83,7 +83,7 @@ def embedding_bag(
                 rows = embedding(index, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
             elif padding_idx is not None or index.dtype not in _WHOLE:
                 embedding(index[:0], weight, padding_idx)  # checks the arguments
-            if _C.graph.recording():  # a product that nobody reads looks at no index
+            if _C.graph.recording() and not _replay.is_noting():  # a product that nobody reads looks at no index
                 _inside(name, input, weight.shape[0])
             used = None if padding_idx is None else index != padding_idx % weight.shape[0]
             return _product(rows, index if rows is weight else ops.arange(index.shape[0]), ends, mode, used, per_sample_weights)
