@@ -58,6 +58,7 @@ SIMD_MAY_INCLUDE = {
     "base/vmath_polynomials.h",
     "base/vmath_special.h",
     "dispatch/convert.h",
+    "dispatch/half_rows.h",
     "dispatch/half_vectors.h",
     "dispatch/each.h",
     "storage/square.h",

@@ -8,10 +8,12 @@
 #include "autograd/meta.h"
 #include "base/error.h"
 #include "wrappers/checks_linalg.h"
+#include "wrappers/checks_nn.h"
 #include "wrappers/native.h"
 #include "op/reshape.h"
 #include "op/add.h"
 #include "op/argsort.h"
+#include "op/bmm.h"
 #include "op/cat.h"
 #include "op/div.h"
 #include "op/eq.h"
@@ -33,6 +35,7 @@
 #include "op/matmul.h"
 #include "op/mul.h"
 #include "op/narrow.h"
+#include "op/ones_like.h"
 #include "op/neg.h"
 #include "op/outer.h"
 #include "op/squeeze.h"
@@ -115,16 +118,26 @@ Tensor inner(const Tensor& a, const Tensor& b) {
   return op::reshape(op::matmul(rows, op::transpose(columns, 0, 1)), shape);
 }
 
+// beta * input + alpha * product. A beta of 0 lets nothing of the input through, NaN neither, and its gradient is zeros.
+Tensor added(const Tensor& input, const Tensor& product, const Scalar& beta, const Scalar& alpha) {
+  auto is = [](const Scalar& v, double value) { return !v.is_complex() && v.as_double() == value; };
+  const Tensor scaled = is(alpha, 1) ? product : op::mul(product, alpha);
+  if (is(beta, 0)) return op::add(scaled, op::mul(op::masked_fill(input, op::ones_like(input, DType::Bool), Scalar(0)), beta));
+  return op::add(is(beta, 1) ? input : op::mul(input, beta), scaled);
+}
+
 Tensor addr(const Tensor& input, const Tensor& vec1, const Tensor& vec2, Scalar beta, Scalar alpha) {
   const Tensor product = op::outer(vec1, vec2);
   Dims shape = product.sizes();
   bool fits = input.ndim() <= 2;
   for (int i = 1; fits && i <= input.ndim(); ++i) fits = input.size(-i) == 1 || input.size(-i) == shape[2 - i];
   if (!fits) raise<ShapeError>("addr: input has shape ", input.sizes(), "; expected a shape that broadcasts to ", shape);
-  auto is = [](const Scalar& v, double value) { return !v.is_complex() && v.as_double() == value; };
-  const Tensor scaled = is(alpha, 1) ? product : op::mul(product, alpha);
-  if (is(beta, 0)) return op::add(scaled, op::mul(op::zeros_like(input), beta));
-  return op::add(is(beta, 1) ? input : op::mul(input, beta), scaled);
+  return added(input, product, beta, alpha);
+}
+
+Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  check::addbmm_operands("addbmm", input, a, b);
+  return added(input, op::sum(op::bmm(a, b), Dims{0}, false, a.dtype()), beta, alpha);
 }
 
 Tensor linalg_cholesky_backward(const Tensor& dL, const Tensor& L, bool upper) {

@@ -72,6 +72,20 @@ def test_batches_of_every_layout(dtype):
     near(dw, (turned64.swapaxes(2, 3) @ dy64).sum((0, 1), keepdims=True), dtype)
 
 
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("m", [1, 2, 8, 200])
+@pytest.mark.parametrize("lead", [(1,), (1, 1), (1, 1, 1)])
+def test_batches_of_one(lead, m, dtype):
+    (a, a64), (b, b64) = draw(m, 128, dtype=dtype), draw(128, 1024, dtype=dtype)
+    for right, right64 in ((b, b64), (b.t().contiguous().t(), b64), (b[:, :1], b64[:, :1])):
+        near(a.reshape(*lead, m, 128) @ right.reshape(*lead, *right.shape), (a64 @ right64).reshape(*lead, m, -1), dtype)
+        near(a @ right.expand(*lead, *right.shape), (a64 @ right64).reshape(*lead, m, -1), dtype)
+    if len(lead) == 1:
+        near(fl.bmm(a[None], b[None]), (a64 @ b64)[None], dtype)
+        near(fl.baddbmm(fl.full((1, m, 1024), float("nan"), dtype=dtype), a[None], b[None], beta=0, alpha=0.5), 0.5 * (a64 @ b64)[None], dtype)
+        near(fl.baddbmm(fl.ones(1, m, 1024, dtype=dtype), a[None], b[None], beta=2, alpha=0.5), 2 + 0.5 * (a64 @ b64)[None], dtype)
+
+
 # (op, input, weight, further arguments)
 CONVOLUTIONS = {
     "3 x 3": ("conv2d", (2, 32, 12, 14), (48, 32, 3, 3), {"padding": 1}),

@@ -71,3 +71,17 @@ def test_running_products(shape, dim, dtype, zeros):
         p = p * moved[..., i]
     rtol = 1e-5 if dtype == "float32" else 1e-12
     np.testing.assert_allclose(np.moveaxis(x.grad.numpy(), dim, -1), expected, rtol=rtol, atol=rtol * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.bfloat16])
+@pytest.mark.parametrize("op", ["addmm", "addbmm", "baddbmm", "addmv", "addr"])
+def test_a_beta_of_nothing_lets_nothing_through(op, dtype):
+    """As in PyTorch: NaN of the input neither, whose gradient is zeros."""
+    a, b = fl.ones(2, 3, 4, dtype=dtype), fl.ones(2, 4, 5, dtype=dtype)
+    given = {"addmm": (a[0], b[0]), "addbmm": (a, b), "baddbmm": (a, b), "addmv": (a[0], b[0, :, 0]), "addr": (a[0, :, 0], b[0, 0])}[op]
+    made = {"addmm": a[0] @ b[0], "addbmm": (a @ b).sum(0), "baddbmm": a @ b, "addmv": a[0] @ b[0, :, 0], "addr": fl.outer(a[0, :, 0], b[0, 0])}[op]
+    input = fl.full(made.shape, float("nan"), dtype=dtype).requires_grad_()
+    y = getattr(fl, op)(input, *given, beta=0)
+    assert fl.equal(y, made)
+    assert fl.equal(fl.autograd.grad(y.sum(), input)[0], fl.zeros(made.shape, dtype=dtype))
+    assert fl.equal(getattr(input.detach(), op + "_")(*given, beta=0, alpha=2), made * 2)

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 
 #include "backend/onednn/cache.h"
@@ -76,15 +77,39 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Entry& entry, const
 // those after it write beyond the scratchpad, by several times its size: no slack behind a buffer would do. So such
 // shapes get the next implementation. Found over guard pages (storage/guarded.h), where tests/core/test_guard_pages.py
 // runs all kernels.
+template <class Desc, class Broken>
+void avoid(Desc& pd, const Broken& broken) {
+  while (broken(std::string_view(pd.impl_info_str())))
+    if (!pd.next_impl()) throw dnnl::error(dnnl_unimplemented, "no other implementation");
+}
 template <class Desc>
 void avoid_gathering(Desc& pd, const ConvShape& s, bool last) {
   constexpr int64_t kBlock = 16;
   const auto all_one = [](const Dims& d, int from) { return std::all_of(d.begin() + from, d.end(), [](int64_t v) { return v == 1; }); };
   if (!last || all_one(s.stride, 0) || !all_one(s.w, 2) || (s.x[1] / s.groups % kBlock == 0 && s.y[1] / s.groups % kBlock == 0)) return;
-  const auto gathers = [](std::string_view name) { return name.starts_with("jit") && name.find("1x1") != name.npos; };
-  while (gathers(pd.impl_info_str()))
-    if (!pd.next_impl()) throw dnnl::error(dnnl_unimplemented, "no other implementation");
+  avoid(pd, [](std::string_view name) { return name.starts_with("jit") && name.find("1x1") != name.npos; });
 }
+
+// Note [Wrong convolutions]
+// What oneDNN 3.2 computes wrongly, as random shapes beside float64 found (tests/nn/test_wrong_convolutions.py). Such shapes get the next implementation,
+// or our own kernels:
+//
+//   results of bfloat16 by tiles (brgconv, AMX)     no padding along the last axis, where window, stride, and image have a common factor, and input
+//                                                   channels that do not fill blocks of 32
+//   weights' gradients of float32 (jit, AVX-512)    volumes padded by more than a stride of their depth; the last axis strided, dilated, and padded by 15 or more
+//   weights' gradients of depthwise 16-bit volumes  taps of which nothing is written: always by way of float32
+void avoid_wrong_forward(dnnl::convolution_forward::primitive_desc& pd, const ConvShape& s, DType t) {
+  constexpr int64_t kBlock = 32;
+  if (t != DType::BFloat16 || s.padding.back() != 0 || s.x[1] / s.groups % kBlock == 0 || std::gcd(std::gcd(s.w.back(), s.stride.back()), s.x.back()) == 1) return;
+  avoid(pd, [](std::string_view name) { return name.starts_with("brgconv") && name.find("amx") != name.npos; });
+}
+void avoid_wrong_weights(dnnl::convolution_backward_weights::primitive_desc& pd, const ConvShape& s, DType t) {
+  if (t != DType::Float32) return;
+  const bool deep = s.x.size() == 5 && s.stride[0] > 1 && s.padding[0] > s.stride[0];
+  const bool wide = s.stride.back() > 1 && s.dilation.back() > 1 && s.padding.back() >= 15;
+  if (deep || wide) avoid(pd, [](std::string_view name) { return name.starts_with("jit:avx512"); });
+}
+bool is_depthwise_volume_of_halves(const ConvShape& s, DType t) { return t != DType::Float32 && s.x.size() == 5 && s.groups > 1 && s.w[1] == 1; }
 
 // Note [Gradients of weights on AVX2]
 // Without AVX-512, oneDNN's kernel for the gradient of the weight reads blocks of 8 channels. In a channels-last row these
@@ -116,6 +141,7 @@ bool conv_forward(const ConvShape& s, bool last, const Tensor& x, const Tensor& 
     const Descs d = descs(s, t, last);
     auto pd = forward_desc(entry, d, bias.defined(), dnnl::prop_kind::forward_training);
     avoid_gathering(pd, s, last);
+    avoid_wrong_forward(pd, s, t);
     add_reorder(entry, out, d.x, pd.src_desc(), false);
     add_reorder(entry, out, d.w, pd.weights_desc(), false);
     add_reorder(entry, out, d.y, pd.dst_desc(), true);
@@ -165,7 +191,7 @@ bool conv_backward_data(const ConvShape& s, bool last, const Tensor& dy, const T
 
 bool conv_backward_weight(const ConvShape& s, bool last, const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& db) {
   const DType t = dy.dtype();
-  if (!convolves(t) || x.numel() == 0 || dy.numel() == 0 || dw.numel() == 0) return false;
+  if (!convolves(t) || is_depthwise_volume_of_halves(s, t) || x.numel() == 0 || dy.numel() == 0 || dw.numel() == 0) return false;
   const Entry entry;
   const auto p = cached(entry, conv_key(entry, Op::ConvBackwardWeight, s, t, last, db.defined()), [&](Primitive& out) {
     const Descs d = descs(s, t, last);
@@ -181,6 +207,7 @@ bool conv_backward_weight(const ConvShape& s, bool last, const Tensor& dy, const
     };
     auto pd = make(d);
     avoid_gathering(pd, s, last);
+    avoid_wrong_weights(pd, s, t);
     if (last && wants_blocks(pd.impl_info_str(), s)) pd = make(descs(s, t, false));
     add_reorder(entry, out, d.y, pd.diff_dst_desc(), false);
     add_reorder(entry, out, d.x, pd.src_desc(), false);

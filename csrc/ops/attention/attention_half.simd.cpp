@@ -1,25 +1,9 @@
 // One row of floats against rows of 16-bit floats, which are widened as they are read: attention of few queries, as when a text is continued.
-#include <cstring>
-
-#include "base/lanes.h"
-#include "dispatch/half_vectors.h"
+#include "dispatch/half_rows.h"
 #include "ops/attention/attention.h"
 
 namespace fl::kernels::FL_ISA {
 namespace {
-
-constexpr int64_t kLanes = kVectorFloats;
-Vector load(const float* x) { return load_vector(reinterpret_cast<const char*>(x)); }
-template <class S>
-inline __attribute__((always_inline)) Vector wide_at(const S* x) {
-  return widened<S>(reinterpret_cast<const char*>(x));
-}
-float sum_of(Vector v) {
-  float lane[kLanes];
-  std::memcpy(lane, &v, sizeof(v));
-  vm::fold_lanes<kLanes / 2>(lane, [](float a, float b) { return a + b; });
-  return lane[0];
-}
 
 // Kept apart by rows, so that a row's product does not depend on which others there are.
 template <int Count, class S>
@@ -27,9 +11,9 @@ inline __attribute__((always_inline)) void dots_of(const float* x, const S* rows
   Vector sums[Count] = {};
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    const Vector v = load(x + i);
+    const Vector v = load_floats(x + i);
 #pragma GCC unroll 4
-    for (int r = 0; r < Count; ++r) sums[r] += v * wide_at(rows + r * n + i);
+    for (int r = 0; r < Count; ++r) sums[r] += v * widened_at(rows + r * n + i);
   }
   for (int r = 0; r < Count; ++r) {
     float s = sum_of(sums[r]);
@@ -49,13 +33,13 @@ template <int Vectors, class S>
 inline __attribute__((always_inline)) void sums_of(const float* x, const S* rows, int64_t count, int64_t n, float* out, bool add) {
   Vector sums[Vectors];
 #pragma GCC unroll 4
-  for (int v = 0; v < Vectors; ++v) sums[v] = add ? load(out + v * kLanes) : Vector{};
+  for (int v = 0; v < Vectors; ++v) sums[v] = add ? load_floats(out + v * kLanes) : Vector{};
   for (int64_t r = 0; r < count; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) sums[v] += x[r] * wide_at(rows + r * n + v * kLanes);
+    for (int v = 0; v < Vectors; ++v) sums[v] += x[r] * widened_at(rows + r * n + v * kLanes);
   }
 #pragma GCC unroll 4
-  for (int v = 0; v < Vectors; ++v) std::memcpy(out + v * kLanes, &sums[v], sizeof(Vector));
+  for (int v = 0; v < Vectors; ++v) store_floats(out + v * kLanes, sums[v]);
 }
 
 template <class S>

@@ -78,7 +78,8 @@ void narrow_to(const Tensor& y, const Tensor& from) {
 // Zen 1: 105 ms and 410 for the weight's gradient as a convolution, which copies the weight; 35 and 75 as a product.)
 bool is_product(const onednn::ConvShape& s, DType t) {
   bool covers = is_float(t) && s.groups == 1;
-  for (int d = 2; d < s.x.size(); ++d) covers = covers && s.y[d] == 1 && s.w[d] == s.x[d] && s.padding[d - 2] == 0;
+  for (int d = 2; d < s.x.size(); ++d)
+    covers = covers && s.y[d] == 1 && s.w[d] == s.x[d] && s.padding[d - 2] == 0 && (s.w[d] == 1 || s.dilation[d - 2] == 1);
   return covers;
 }
 // [n, ...] as a matrix.
@@ -235,15 +236,15 @@ void conv_backward_data(const Tensor& dy, const Tensor& weight, IntList, IntList
   back(dy, weight, stride, padding, dilation, groups, dx, false);
 }
 
-void conv_backward_weight(const Tensor& dy, const Tensor& x, IntList, IntList stride, IntList padding, IntList dilation, int64_t groups,
-                          const Tensor& dw) {
+namespace {
+void weight_gradient(const Tensor& dy, const Tensor& x, IntList stride, IntList padding, IntList dilation, int64_t groups, const Tensor& dw) {
   if (dw.numel() == 0) return;
   if (dy.numel() == 0 || x.numel() == 0) return zero(dw);
   if (const auto r = conv::reach(x.sizes(), dw.sizes(), dy.sizes(), stride, padding, dilation); !r.all) {
     zero(dw);
     if (r.none) return;
     const Tensor to = r.part(dw), part = empty(to.sizes(), dw.dtype());
-    conv_backward_weight(dy, x, part.sizes(), stride, r.padding, r.dilation, groups, part);
+    weight_gradient(dy, x, stride, r.padding, r.dilation, groups, part);
     return copy_elements(to, part);
   }
   const auto shape = shape_of(x.sizes(), dw.sizes(), dy.sizes(), stride, padding, dilation, groups);
@@ -262,7 +263,7 @@ void conv_backward_weight(const Tensor& dy, const Tensor& x, IntList, IntList st
     return;
   if (is_half(dy.dtype())) {
     const Tensor to = empty(dw.sizes(), DType::Float32);
-    conv_backward_weight(wide(dy), wide(x), to.sizes(), stride, padding, dilation, groups, to);
+    weight_gradient(wide(dy), wide(x), stride, padding, dilation, groups, to);
     return copy_elements(dw, to);
   }
   if (x.ndim() == 5) {
@@ -284,6 +285,14 @@ void conv_backward_weight(const Tensor& dy, const Tensor& x, IntList, IntList st
     using T = decltype(z);
     conv::backward_weight<T>(c, dy.data<T>(), x.data<T>(), dw.data<T>());
   });
+}
+
+}  // namespace
+
+void conv_backward_weight(const Tensor& dy, const Tensor& x, IntList, IntList stride, IntList padding, IntList dilation, int64_t groups,
+                          const Tensor& dw) {
+  weight_gradient(dy, x, stride, padding, dilation, groups, dw);
+  conv::clear_unseen(x.sizes(), dy.sizes(), stride, padding, dilation, dw);
 }
 
 void conv_transposed(const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride, IntList padding, IntList, IntList dilation,

@@ -13,6 +13,14 @@ namespace fl::conv {
 
 constexpr int64_t kFewResults = 8, kFewPlaces = 4096;  // of a padded image
 
+namespace {
+// Whether a result o < y has place o * stride + at of an image of x.
+bool sees(int64_t at, int64_t stride, int64_t x, int64_t y) {
+  const int64_t o = at >= 0 ? 0 : (-at + stride - 1) / stride;
+  return o < y && o * stride + at < x;
+}
+}  // namespace
+
 Tensor Reach::part(const Tensor& w) const {
   Dims sizes = w.sizes();
   int64_t offset = w.offset();
@@ -31,14 +39,10 @@ Reach reach(const Dims& x, const Dims& w, const Dims& y, IntList stride, IntList
   int64_t results = y[0], places = 1;
   for (int d = 2; d < x.size(); ++d) {
     const int64_t s = stride[d - 2], p = padding[d - 2], step = dilation[d - 2], taps = w[d];
-    // Tap t sees place o * s + t * step - p of the image from result o.
-    const auto sees = [&](int64_t t) {
-      const int64_t at = t * step - p, o = at >= 0 ? 0 : (-at + s - 1) / s;
-      return o < y[d] && o * s + at < x[d];
-    };
+    const auto tap_sees = [&](int64_t t) { return sees(t * step - p, s, x[d], y[d]); };
     int64_t begin = 0, end = taps;
-    while (end > 0 && !sees(end - 1)) --end;
-    while (begin < end && !sees(begin)) ++begin;
+    while (end > 0 && !tap_sees(end - 1)) --end;
+    while (begin < end && !tap_sees(begin)) ++begin;
     r.none = r.none || begin == end;
     results *= y[d], places *= std::min(kFewPlaces, x[d] + p) + 1;
     // Neither end may cut the image: a padding below zero.
@@ -53,6 +57,17 @@ Reach reach(const Dims& x, const Dims& w, const Dims& y, IntList stride, IntList
   r.all = r.all && !r.none;
   r.few = !r.none && results < kFewResults && places < kFewPlaces;
   return r;
+}
+
+void clear_unseen(const Dims& x, const Dims& y, IntList stride, IntList padding, IntList dilation, const Tensor& dw) {
+  if (dw.numel() == 0) return;
+  for (int d = 2; d < dw.ndim(); ++d)
+    for (int64_t t = 0; t < dw.size(d); ++t) {
+      if (sees(t * dilation[d - 2] - padding[d - 2], stride[d - 2], x[d], y[d])) continue;
+      Dims sizes = dw.sizes();
+      sizes[d] = 1;
+      fill_elements(alias(dw, sizes, dw.strides(), dw.offset() + t * dw.stride(d)), Scalar(0));
+    }
 }
 
 }  // namespace fl::conv

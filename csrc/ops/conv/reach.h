@@ -17,4 +17,8 @@ struct Reach {
 // For an image x, weight w, and result y. Paddings stay what they were or become smaller, never negative.
 Reach reach(const Dims& x, const Dims& w, const Dims& y, IntList stride, IntList padding, IntList dilation);
 
+// Zeroes the taps of a weight's gradient that no result sees anything with, also those between others, where a stride steps over the image: oneDNN's
+// kernels with tiles (AMX) leave them as they were.
+void clear_unseen(const Dims& x, const Dims& y, IntList stride, IntList padding, IntList dilation, const Tensor& dw);
+
 }  // namespace fl::conv

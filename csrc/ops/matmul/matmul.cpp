@@ -220,12 +220,13 @@ void few_rows(DType t, int64_t m, int64_t n, int64_t k, const MatrixBatch& a, co
   });
 }
 
-void half_batches(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k, const MatrixBatch& a, const MatrixBatch& b,
-                  const MatrixBatch& out, double alpha, double beta, const void* bias) {
+void half_batches(DType t, Dims batch, int64_t m, int64_t n, int64_t k, MatrixBatch a, MatrixBatch b, MatrixBatch out, double alpha, double beta,
+                  const void* bias) {
+  if (product(batch) == 1) batch = a.strides = b.strides = out.strides = Dims();
   constexpr int64_t kFewRows = 128, kLargeWeight = 1 << 16;
   if (alpha == 1 && (beta == 0 || beta == 1) && native_halves(t, batch, m, n, k, a, b, out, bias, beta == 1)) return;
-  if (product(batch) == 1 && beta == 0 && m <= kFewRows && n * k >= kLargeWeight && out.col == 1) return few_rows(t, m, n, k, a, b, out, alpha, bias);
-  if (product(batch) == 1 && beta == 0 && n == 1 && m * k >= kLargeWeight && out.row == 1 && !bias) {
+  if (batch.empty() && beta == 0 && m <= kFewRows && n * k >= kLargeWeight && out.col == 1) return few_rows(t, m, n, k, a, b, out, alpha, bias);
+  if (batch.empty() && beta == 0 && n == 1 && m * k >= kLargeWeight && out.row == 1 && !bias) {
     MatrixBatch row = b, columns = a, turned = out;
     std::swap(row.row, row.col), std::swap(columns.row, columns.col);
     turned.row = m, turned.col = 1;

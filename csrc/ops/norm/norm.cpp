@@ -228,6 +228,22 @@ void rows_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, con
     const T *pw = pointer<T>(ww), *pb = pointer<T>(wb);
     T *pm = mean.defined() ? mean.data<T>() : nullptr, *pr = rstd.data<T>();
     const bool simple = s.groups == 1 && s.span == 1;  // weights run along the row
+    if constexpr (std::is_same_v<T, float>) {
+      if (simple && is_half(x.dtype()) && y.dtype() == x.dtype()) {
+        constexpr int64_t kVector = 16;
+        return parallel_work(s.rows, s.m, 8192, [&](int64_t r0, int64_t r1) {
+          const Tensor row = empty(Dims{s.m + kVector}, DType::Float32);
+          for (int64_t r = r0; r < r1; ++r) {
+            const int64_t at = r * s.m;
+            T* const m = pm ? pm + r : nullptr;
+            if (x.dtype() == DType::BFloat16)
+              norm_row_bf16(x.data<BFloat16>() + at, pw, pb, y.data<BFloat16>() + at, row.data<float>(), s.m, eps, centered, m, pr + r);
+            else
+              norm_row_f16(x.data<Float16>() + at, pw, pb, y.data<Float16>() + at, row.data<float>(), s.m, eps, centered, m, pr + r);
+          }
+        });
+      }
+    }
     parallel_work(s.rows, s.m, 8192, [&](int64_t r0, int64_t r1) {
       const Tensor wide = rows_in.buffer(s.m), result = rows_out.buffer(s.m);
       for (int64_t r = r0; r < r1; ++r) {

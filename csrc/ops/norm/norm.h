@@ -41,6 +41,11 @@ struct ColumnLimits {  // scale and shift by column
 FL_NORM_KERNELS(float, f32)
 FL_NORM_KERNELS(double, f64)
 #undef FL_NORM_KERNELS
+// norm_row of 16-bit floats; `row` has room for one row of floats and a vector.
+FL_SIMD_KERNEL(void, norm_row_bf16, const fl::BFloat16* x, const float* w, const float* b, fl::BFloat16* y, float* row, int64_t n, double eps, bool centered,
+               float* mean, float* rstd)
+FL_SIMD_KERNEL(void, norm_row_f16, const fl::Float16* x, const float* w, const float* b, fl::Float16* y, float* row, int64_t n, double eps, bool centered,
+               float* mean, float* rstd)
 
 // Columns of a matrix of S (16-bit floats are computed as T) with rows `ld` apart: `width` of them, at most 64 for sums.
 #define FL_NORM_COLUMN_KERNELS(S, T, suffix)                                                                                            \
