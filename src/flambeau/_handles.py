@@ -6,13 +6,18 @@ import functools
 import itertools
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from flambeau._C import graph
 
 _next_id = itertools.count()
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _new_id(tables: Iterable[Any]) -> int:
+    """One under which no table has a hook: what is there may have been put in by hand, or come from another process."""
+    return next(i for i in _next_id if not any(i in table for table in tables))
 
 
 def _announced(method: F) -> F:
@@ -86,9 +91,10 @@ class RemovableHandle:
     """
 
     def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
-        self.id = next(_next_id)
         extra = [] if extra_dict is None else [extra_dict] if isinstance(extra_dict, dict) else extra_dict
-        self._tables = [weakref.ref(table) for table in (hooks_dict, *extra)]
+        tables = (hooks_dict, *extra)
+        self.id = _new_id(tables)
+        self._tables = [weakref.ref(table) for table in tables]
 
     def remove(self) -> None:
         """Takes the hook out; doing so twice is harmless."""
@@ -107,7 +113,11 @@ class RemovableHandle:
         return (self.id, [ref() for ref in self._tables])
 
     def __setstate__(self, state: Any) -> None:
-        self.id = next(_next_id) if state[0] is None else state[0]
+        global _next_id
+        mine = next(_next_id)
+        self.id = mine if state[0] is None else state[0]
+        if self.id >= mine:  # of another process: no handle to come is to remove what this one put in, nor this one what that did
+            _next_id = itertools.count(self.id + 1)
         self._tables = [weakref.ref(t if t is not None else HookTable()) for t in state[1]]
 
 

@@ -136,6 +136,7 @@ class Redrawn:
         return True
 
     def undo(self) -> None:
-        _one_at_a_time.release()
+        with contextlib.suppress(RuntimeError):  # Ctrl-C ended begin() while it waited: another thread's
+            _one_at_a_time.release()
 
     end = undo

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 
 import pytest
 
 import flambeau as fl
 import flambeau.nn.functional as F
-from flambeau import nn
+from flambeau import _redraw, nn
 from flambeau.utils.checkpoint import checkpoint, checkpoint_sequential
 
 pytestmark = pytest.mark.filterwarnings("error:compile:UserWarning")
@@ -189,3 +190,41 @@ def test_no_memory_of_the_part_is_kept_after_its_backward():
     before = fl._C.memory_stats()["allocated_bytes"]
     y.backward()
     assert fl._C.memory_stats()["allocated_bytes"] == before  # the gradient in the place of the part's input
+
+
+def test_ctrl_c_while_a_replay_waits_for_another_thread():
+    """The interrupt is what the program sees, and no lock is left held or given back by who does not have it."""
+
+    def step(x):
+        (dx,) = fl.autograd.grad(checkpoint(F.dropout, x, use_reentrant=False).sin().sum(), x)
+        return dx
+
+    call, x = fl.compile(step, mode="replay"), fl.ones(9, requires_grad=True)
+    for _ in range(6):  # the next three are replayed
+        call(x)
+    held, over = threading.Event(), threading.Event()
+
+    def other():
+        with _redraw._one_at_a_time:
+            held.set()
+            over.wait(10)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    held.wait(10)
+    ctrl_c = threading.Timer(0.2, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
+    ctrl_c.start()
+    replayed = fl.compiler.stats()["replayed"]
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call(x)
+    finally:
+        over.set()
+        thread.join()
+    call(x)
+    assert fl.compiler.stats()["replayed"] == replayed + 1
+    found = []
+    thread = threading.Thread(target=lambda: found.append(call(x)), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert found

@@ -15,6 +15,7 @@ import logging
 import multiprocessing.process
 import os
 import pathlib
+import pickle as std_pickle
 import random
 import runpy
 import socket
@@ -222,6 +223,14 @@ def test_tensors_of_imported_classes():
 def test_derived_containers_take_their_items():
     got = load(made(here(Settings), b"}" + text("x") + number(1) + b"s", number(7)) + text("k") + number(2) + b"s")
     assert type(got) is Settings and got == {"k": (2, "set")} and got.x == 1
+
+
+@pytest.mark.parametrize("kind, data", [(collections.UserDict, {"x": 1}), (collections.UserList, [1, 2]), (collections.UserString, "text")])
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_names_that_pickle_writes_for_python_2(kind, data, protocol):
+    value = kind(data)
+    got = fl.load(io.BytesIO(archive(std_pickle.dumps(value, protocol))), weights_only=False)
+    assert type(got) is kind and got.data == data
 
 
 @pytest.mark.parametrize("inner", [here(Outer.Inner), name("__builtin__", "getattr") + tup(here(Outer), text("Inner")) + b"R"], ids=["dots", "getattr"])

@@ -1,6 +1,7 @@
 """What is put into a module's tables of hooks by hand is called; parameters by flag; attributes that frameworks read."""
 
 import copy
+import itertools
 import pickle
 from collections import OrderedDict
 
@@ -203,3 +204,69 @@ def test_antialiasing_takes_all_positions_into_account(mode):
     assert wide.mean() == pytest.approx(0.25, abs=0.02)
     with pytest.raises(fl.ArgumentError, match="antialias = True with mode = 'nearest'"):
         fl.nn.functional.interpolate(x, size=(1, 4), antialias=True)
+
+
+# ---------------------------------------------------------------- handles and hooks that were there before
+
+
+def as_in_a_new_process(monkeypatch):
+    monkeypatch.setattr("flambeau._handles._next_id", itertools.count())
+
+
+REGISTER = {
+    "forward": lambda module, hook: module.register_forward_hook(lambda m, args, out: hook()),
+    "forward_pre": lambda module, hook: module.register_forward_pre_hook(lambda m, args, kwargs: hook(), with_kwargs=True),
+    "full_backward": lambda module, hook: module.register_full_backward_hook(lambda m, grads, outs: hook()),
+    "load": lambda module, hook: module.register_load_state_dict_post_hook(lambda m, keys: hook()),
+    "optimizer": lambda module, hook: module.optimizer.register_step_post_hook(lambda optimizer, args, kwargs: hook()),
+}
+
+
+@pytest.mark.parametrize("register", REGISTER.values(), ids=REGISTER)
+def test_new_hooks_do_not_replace_those_of_a_file(register, monkeypatch):
+    seen = []
+    as_in_a_new_process(monkeypatch)
+    module = nn.Linear(2, 2)
+    module.optimizer = fl.optim.SGD(module.parameters(), lr=0.1)
+    register(module, lambda: seen.append("old"))
+    as_in_a_new_process(monkeypatch)  # the hook is under a number that comes again
+    new = register(module, lambda: seen.append("new"))
+
+    def use():
+        seen.clear()
+        module(fl.ones(1, 2, requires_grad=True)).sum().backward()
+        module.load_state_dict(module.state_dict())
+        module.optimizer.step()
+        return seen
+
+    assert use() == ["old", "new"]
+    new.remove()
+    assert use() == ["old"]
+
+
+def test_new_hooks_do_not_replace_those_that_were_put_in_by_hand(monkeypatch):
+    as_in_a_new_process(monkeypatch)
+    module, seen = nn.Linear(2, 2), []
+    module._forward_hooks[1] = lambda *args: seen.append("by hand")
+    for name in "abc":
+        module.register_forward_hook(lambda *args, name=name: seen.append(name))
+    module(fl.ones(1, 2))
+    assert seen == ["by hand", "a", "b", "c"]
+
+
+def test_handles_of_a_file_remove_no_hooks_but_their_own(monkeypatch):
+    as_in_a_new_process(monkeypatch)
+    written = pickle.dumps([nn.Linear(2, 2).register_forward_hook(print) for _ in range(3)][-1])
+    as_in_a_new_process(monkeypatch)
+    handle, seen = pickle.loads(written), []
+    assert handle.id == 2
+    handle.remove()  # its number is free again
+    others = [nn.Linear(2, 2).register_forward_hook(print) for _ in range(3)]
+    assert handle.id not in {other.id for other in others}
+    module = nn.Linear(2, 2)
+    twin, kept = pickle.loads(pickle.dumps((module, module.register_forward_pre_hook(print))))
+    kept.remove()
+    twin.register_forward_pre_hook(lambda *args: seen.append("stays"))
+    kept.remove()
+    twin(fl.ones(1, 2))
+    assert seen == ["stays"]

@@ -152,6 +152,20 @@ def test_sum_with_a_product():
         near(fl.sparse.sampled_addmm(sparse(a, how), fl.tensor(u), fl.tensor(v), beta=0.5, alpha=2.0), (a != 0) * (0.5 * a + 2 * (u @ v)))
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_beta_of_0_leaves_out_what_is_not_finite(bad):
+    a, b = matrix(3, 4), dense(4, 2)
+    for how in LAYOUTS:
+        given = fl.full((3, 2), bad, dtype=fl.float64).requires_grad_()
+        y = fl.addmm(given, sparse(a, how), fl.tensor(b), beta=0)
+        near(y.detach(), a @ b)
+        y.sum().backward()
+        near(given.grad, np.zeros((3, 2)))
+        near(fl.sparse.addmm(sparse(np.full((3, 2), bad), how), sparse(a, how), sparse(b, how), beta=0), a @ b)
+    with pytest.raises(fl.ShapeError, match=r"\[5, 7\]"):
+        fl.addmm(fl.ones(5, 7), sparse(a), fl.tensor(b), beta=0)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_products_do_not_depend_on_threads(threads):
     a, b = matrix(900, 800, dtype=np.float32, density=0.05), dense(800, 40, dtype=np.float32)

@@ -103,7 +103,11 @@ class Names(Protocol):
 
 # Python 2's names, and those that modules had once.
 _RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg", "numpy.core.multiarray": "numpy._core.multiarray"}
-_RENAMED_NAMES = {"builtins.xrange": "builtins.range", "builtins.unicode": "builtins.str", "builtins.long": "builtins.int"}
+_RENAMED_NAMES = {
+    "builtins.xrange": "builtins.range", "builtins.unicode": "builtins.str", "builtins.long": "builtins.int",
+    "UserDict.IterableUserDict": "collections.UserDict", "UserList.UserList": "collections.UserList",
+    "UserString.UserString": "collections.UserString",
+}  # fmt: skip
 
 
 def full_name(module: str, name: str) -> str:

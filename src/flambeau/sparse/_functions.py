@@ -139,11 +139,14 @@ def _reflected_mm(mat2: Any, mat1: Any) -> Any:
 @answers("addmm")
 @wants_tensors
 def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: float = 1.0, alpha: float = 1.0) -> Any:
-    """beta * mat + alpha * (mat1 @ mat2) with a sparse mat1 or mat2.
+    """beta * mat + alpha * (mat1 @ mat2) with a sparse mat1 or mat2. With beta = 0 NaN and inf in mat do not matter.
 
     Shape:
         mat that broadcasts to [m, k], mat1 [m, n], mat2 [n, k] -> [m, k]
     """
+    if beta == 0:
+        every = ops.ones((), dtype=_C.bool)
+        mat = mat._with(mat._val.masked_fill(every, 0)) if isinstance(mat, SparseTensor) else mat.masked_fill(every, 0)
     return mat * beta + mm(mat1, mat2) * alpha
 
 
