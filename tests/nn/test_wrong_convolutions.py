@@ -17,6 +17,10 @@ CASES = [
     ("bfloat16", (2, 48, 7, 12), (32, 48, 3, 2), {"stride": (1, 2), "padding": (1, 0)}),
     ("bfloat16", (1, 48, 4, 4, 8), (32, 48, 2, 2, 2), {"stride": 2}),
     ("bfloat16", (2, 96, 8, 8), (32, 48, 2, 2), {"stride": 2, "groups": 2}),
+    # volumes of 16-bit floats with a stride of their depth
+    ("bfloat16", (2, 8, 8, 6, 21), (32, 8, 7, 3, 3), {"stride": (2, 2, 1), "padding": (0, 4, 0), "dilation": (1, 3, 9)}),
+    ("bfloat16", (1, 20, 7, 60, 18), (80, 20, 3, 7, 3), {"stride": 3, "padding": (0, 0, 1), "dilation": (1, 9, 9)}),
+    ("bfloat16", (2, 48, 5, 6, 4), (80, 48, 1, 5, 7), {"stride": (2, 3, 1), "padding": (0, 1, 9), "dilation": (1, 1, 3)}),
     # gradients of weights of volumes
     *(("float32", (2, 3, depth, 16, 16), (16, 3, 7, 7, 7), {"stride": 2, "padding": 3}) for depth in (5, 6, 7, 12)),
     ("float32", (1, 4, 6, 10, 10), (16, 4, 9, 3, 3), {"stride": (2, 1, 1), "padding": (4, 1, 1)}),

@@ -98,6 +98,8 @@ void avoid_gathering(Desc& pd, const ConvShape& s, bool last) {
 //                                                   channels that do not fill blocks of 32
 //   weights' gradients of float32 (jit, AVX-512)    volumes padded by more than a stride of their depth; the last axis strided, dilated, and padded by 15 or more
 //   weights' gradients of depthwise 16-bit volumes  taps of which nothing is written: always by way of float32
+//   16-bit volumes with a stride of their depth     planes of the input's gradient of which nothing is written, and wrong results where the last axis is
+//                                                   dilated (brgconv, AMX): always by way of float32
 void avoid_wrong_forward(dnnl::convolution_forward::primitive_desc& pd, const ConvShape& s, DType t) {
   constexpr int64_t kBlock = 32;
   if (t != DType::BFloat16 || s.padding.back() != 0 || s.x[1] / s.groups % kBlock == 0 || std::gcd(std::gcd(s.w.back(), s.stride.back()), s.x.back()) == 1) return;
@@ -109,7 +111,9 @@ void avoid_wrong_weights(dnnl::convolution_backward_weights::primitive_desc& pd,
   const bool wide = s.stride.back() > 1 && s.dilation.back() > 1 && s.padding.back() >= 15;
   if (deep || wide) avoid(pd, [](std::string_view name) { return name.starts_with("jit:avx512"); });
 }
-bool is_depthwise_volume_of_halves(const ConvShape& s, DType t) { return t != DType::Float32 && s.x.size() == 5 && s.groups > 1 && s.w[1] == 1; }
+bool wants_float32(const ConvShape& s, DType t, bool weights = false) {
+  return t != DType::Float32 && s.x.size() == 5 && (s.stride[0] > 1 || (weights && s.groups > 1 && s.w[1] == 1));
+}
 
 // Note [Gradients of weights on AVX2]
 // Without AVX-512, oneDNN's kernel for the gradient of the weight reads blocks of 8 channels. In a channels-last row these
@@ -135,7 +139,7 @@ bool convolves(DType t) { return has_native(t) && (t != DType::Float16 || has_fl
 
 bool conv_forward(const ConvShape& s, bool last, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
   const DType t = x.dtype();
-  if (!convolves(t) || x.numel() == 0 || y.numel() == 0 || w.numel() == 0) return false;
+  if (!convolves(t) || wants_float32(s, t) || x.numel() == 0 || y.numel() == 0 || w.numel() == 0) return false;
   const Entry entry;
   const auto p = cached(entry, conv_key(entry, Op::ConvForward, s, t, last, bias.defined()), [&](Primitive& out) {
     const Descs d = descs(s, t, last);
@@ -157,7 +161,7 @@ bool conv_forward(const ConvShape& s, bool last, const Tensor& x, const Tensor& 
 
 bool conv_backward_data(const ConvShape& s, bool last, const Tensor& dy, const Tensor& w, const Tensor& dx) {
   const DType t = dy.dtype();
-  if (!convolves(t) || dx.numel() == 0 || dy.numel() == 0 || w.numel() == 0) return false;
+  if (!convolves(t) || wants_float32(s, t) || dx.numel() == 0 || dy.numel() == 0 || w.numel() == 0) return false;
   const Entry entry;
   const auto p = cached(entry, conv_key(entry, Op::ConvBackwardData, s, t, last, false), [&](Primitive& out) {
     const Descs d = descs(s, t, last);
@@ -191,7 +195,7 @@ bool conv_backward_data(const ConvShape& s, bool last, const Tensor& dy, const T
 
 bool conv_backward_weight(const ConvShape& s, bool last, const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& db) {
   const DType t = dy.dtype();
-  if (!convolves(t) || is_depthwise_volume_of_halves(s, t) || x.numel() == 0 || dy.numel() == 0 || dw.numel() == 0) return false;
+  if (!convolves(t) || wants_float32(s, t, true) || x.numel() == 0 || dy.numel() == 0 || dw.numel() == 0) return false;
   const Entry entry;
   const auto p = cached(entry, conv_key(entry, Op::ConvBackwardWeight, s, t, last, db.defined()), [&](Primitive& out) {
     const Descs d = descs(s, t, last);
