@@ -21,6 +21,9 @@ CASES = [
     ("bfloat16", (2, 8, 8, 6, 21), (32, 8, 7, 3, 3), {"stride": (2, 2, 1), "padding": (0, 4, 0), "dilation": (1, 3, 9)}),
     ("bfloat16", (1, 20, 7, 60, 18), (80, 20, 3, 7, 3), {"stride": 3, "padding": (0, 0, 1), "dilation": (1, 9, 9)}),
     ("bfloat16", (2, 48, 5, 6, 4), (80, 48, 1, 5, 7), {"stride": (2, 3, 1), "padding": (0, 1, 9), "dilation": (1, 1, 3)}),
+    # 16-bit floats, strided and dilated
+    ("bfloat16", (5, 80, 7, 4), (3, 80, 1, 2), {"stride": (3, 1), "padding": (0, 2), "dilation": (1, 3)}),
+    ("bfloat16", (5, 96, 7, 8), (32, 96, 1, 2), {"stride": (3, 1), "padding": (0, 3), "dilation": (1, 3)}),
     # gradients of weights of volumes
     *(("float32", (2, 3, depth, 16, 16), (16, 3, 7, 7, 7), {"stride": 2, "padding": 3}) for depth in (5, 6, 7, 12)),
     ("float32", (1, 4, 6, 10, 10), (16, 4, 9, 3, 3), {"stride": (2, 1, 1), "padding": (4, 1, 1)}),
@@ -32,6 +35,7 @@ CASES = [
     ("float16", (2, 32, 60), (16, 32, 3), {"stride": 2, "padding": 24, "dilation": 12}),
     # depthwise volumes of 16-bit floats
     *((t, (2, 16, depth, 6, 6), (16, 1, 3, 3, 3), {"padding": 1, "groups": 16}) for t in ("bfloat16", "float16") for depth in (1, 2, 3, 5)),
+    ("bfloat16", (5, 32, 2, 2, 2), (16, 32, 3, 3, 3), {"padding": 1}),
     ("bfloat16", (2, 16, 2, 6, 6), (32, 1, 3, 3, 3), {"padding": 1, "groups": 16}),
     # taps between others that see nothing
     ("bfloat16", (1, 16, 1), (16, 16, 3), {"stride": 2, "padding": 2}),

@@ -97,7 +97,9 @@ void avoid_gathering(Desc& pd, const ConvShape& s, bool last) {
 //   results of bfloat16 by tiles (brgconv, AMX)     no padding along the last axis, where window, stride, and image have a common factor, and input
 //                                                   channels that do not fill blocks of 32
 //   weights' gradients of float32 (jit, AVX-512)    volumes padded by more than a stride of their depth; the last axis strided, dilated, and padded by 15 or more
-//   weights' gradients of depthwise 16-bit volumes  taps of which nothing is written: always by way of float32
+//   weights' gradients of 16-bit volumes            taps of which nothing is written, where windows are deeper than the image (jit, AVX-512) or depthwise:
+//                                                   always by way of float32
+//   16-bit floats, strided and dilated              wrong results by tiles (brgconv, AMX), seldom: always by way of float32
 //   16-bit volumes with a stride of their depth     planes of the input's gradient of which nothing is written, and wrong results where the last axis is
 //                                                   dilated (brgconv, AMX): always by way of float32
 void avoid_wrong_forward(dnnl::convolution_forward::primitive_desc& pd, const ConvShape& s, DType t) {
@@ -112,7 +114,11 @@ void avoid_wrong_weights(dnnl::convolution_backward_weights::primitive_desc& pd,
   if (deep || wide) avoid(pd, [](std::string_view name) { return name.starts_with("jit:avx512"); });
 }
 bool wants_float32(const ConvShape& s, DType t, bool weights = false) {
-  return t != DType::Float32 && s.x.size() == 5 && (s.stride[0] > 1 || (weights && s.groups > 1 && s.w[1] == 1));
+  if (t == DType::Float32) return false;
+  const auto beyond_one = [](const Dims& d) { return std::any_of(d.begin(), d.end(), [](int64_t v) { return v > 1; }); };
+  if (beyond_one(s.stride) && beyond_one(s.dilation)) return true;
+  if (s.x.size() != 5) return false;
+  return s.stride[0] > 1 || (weights && ((s.groups > 1 && s.w[1] == 1) || s.x[2] < (s.w[2] - 1) * s.dilation[0] + 1));
 }
 
 // Note [Gradients of weights on AVX2]
