@@ -13,6 +13,7 @@ CASES = [
     # results by tiles of bfloat16
     *(("bfloat16", (2, n, 8, 8), (2 * n, n, 2, 2), {"stride": 2}) for n in (16, 40, 48, 64, 80, 112)),
     *(("bfloat16", (1, n, 16, 16), (32, n, 4, 4), {"stride": 4}) for n in (16, 24, 40)),
+    ("bfloat16", (2, 20, 14, 14), (8, 20, 7, 7), {"stride": 7, "padding": 3}),
     ("bfloat16", (2, 48, 12), (32, 48, 3), {"stride": 3}),
     ("bfloat16", (2, 48, 7, 12), (32, 48, 3, 2), {"stride": (1, 2), "padding": (1, 0)}),
     ("bfloat16", (1, 48, 4, 4, 8), (32, 48, 2, 2, 2), {"stride": 2}),
