@@ -94,7 +94,7 @@ void avoid_gathering(Desc& pd, const ConvShape& s, bool last) {
 // What oneDNN 3.2 computes wrongly, as random shapes beside float64 found (tests/nn/test_wrong_convolutions.py). Such shapes get the next implementation,
 // or our own kernels:
 //
-//   results of bfloat16 by tiles (brgconv, AMX)     window, stride, and image have a common factor along the last axis (mostly without padding), and
+//   results of bfloat16 (brgconv)                   window, stride, and image have a common factor along the last axis (mostly without padding), and
 //                                                   input channels do not fill blocks of 32
 //   weights' gradients of float32 (jit, AVX-512)    volumes padded by more than a stride of their depth; the last axis strided, dilated, and padded by 15 or more
 //   weights' gradients of 16-bit volumes            taps of which nothing is written, where windows are deeper than the image (jit, AVX-512) or depthwise:
@@ -105,7 +105,7 @@ void avoid_gathering(Desc& pd, const ConvShape& s, bool last) {
 void avoid_wrong_forward(dnnl::convolution_forward::primitive_desc& pd, const ConvShape& s, DType t) {
   constexpr int64_t kBlock = 32;
   if (t != DType::BFloat16 || s.x[1] / s.groups % kBlock == 0 || std::gcd(std::gcd(s.w.back(), s.stride.back()), s.x.back()) == 1) return;
-  avoid(pd, [](std::string_view name) { return name.starts_with("brgconv") && name.find("amx") != name.npos; });
+  avoid(pd, [](std::string_view name) { return name.starts_with("brgconv"); });
 }
 void avoid_wrong_weights(dnnl::convolution_backward_weights::primitive_desc& pd, const ConvShape& s, DType t) {
   if (t != DType::Float32) return;
