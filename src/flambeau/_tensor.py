@@ -643,6 +643,10 @@ def _random_(self: Tensor, *bounds: int, generator: Any = None, **named: int) ->
     limit = {"bool": 2, "uint8": 256, "int8": 128, "int16": 2**15, "int32": 2**31, "int64": 2**63 - 1,
              "uint16": 2**16, "uint32": 2**32, "uint64": 2**63 - 1, "float16": 2**11 + 1, "bfloat16": 2**8 + 1, "float32": 2**24 + 1,
              "float64": 2**53 + 1}  # fmt: skip
+    if self.dtype.name not in limit:  # complex numbers, floats of 8 bits
+        raise _C.DTypeError(f"random_: the tensor is {self.dtype}; expected whole numbers, bool or a real float of 16 bits or more")
+    if len(bounds) > 2:
+        raise TypeError(f"random_: got {len(bounds)} bounds; expected at most two, from and to")
     low, high = (0, limit[self.dtype.name]) if not bounds else (0, bounds[0]) if len(bounds) == 1 else bounds
     return ops.random_between_(self, low, high, generator=generator)
 

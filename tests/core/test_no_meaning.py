@@ -200,3 +200,11 @@ def test_methods_in_python_of_wrapped_tensors(kind, call):
 
 def test_methods_have_their_names():
     assert [getattr(fl.Tensor, name).__name__ for name in ("module_load", "new_tensor", "backward")] == ["module_load", "new_tensor", "backward"]
+
+
+@pytest.mark.parametrize("dtype", [fl.float8_e4m3fn, fl.float8_e8m0fnu, fl.complex64, fl.complex32])
+def test_random_whole_numbers_of_types_that_hold_none(dtype):
+    with pytest.raises(fl.DTypeError, match=r"random_: the tensor is .*; expected whole numbers"):
+        fl.zeros(3, dtype=dtype).random_()
+    with pytest.raises(TypeError, match="random_: got 3 bounds"):
+        fl.zeros(3).random_(1, 2, 3)
