@@ -101,7 +101,7 @@ def _loss(name: str, found: Callable[..., Any]) -> Callable[..., Any]:
         named |= kwargs
         reduction = named.pop("reduction", "none")
         if not isinstance(reduction, str):
-            if isinstance(reduction, bool) or reduction not in (0, 1, 2):
+            if not isinstance(reduction, int) or isinstance(reduction, bool) or reduction not in (0, 1, 2):
                 raise ValueError(f"{name}: reduction = {reduction!r}; expected 0 (none), 1 (mean), 2 (sum) or their names")
             reduction = REDUCTIONS[reduction]
         return found(**named, reduction=reduction)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 
+import numpy as np
 import pytest
 
 import flambeau as fl
@@ -208,3 +209,14 @@ def test_random_whole_numbers_of_types_that_hold_none(dtype):
         fl.zeros(3, dtype=dtype).random_()
     with pytest.raises(TypeError, match="random_: got 3 bounds"):
         fl.zeros(3).random_(1, 2, 3)
+
+
+@pytest.mark.parametrize("name", ["avg_pool1d", "max_pool2d", "lp_pool1d", "adaptive_avg_pool2d"])
+def test_pools_of_arrays_without_a_batch(name):
+    with pytest.raises(TypeError, match=f"{name}: input is a ndarray; expected a Tensor"):
+        getattr(fl.nn.functional, name)(np.zeros((2, 3) if name[-2:] == "1d" else (2, 3, 3)), *((2, 2) if name[:2] == "lp" else (2,)))
+
+
+def test_a_reduction_is_no_float():
+    with pytest.raises(ValueError, match=r"hinge_embedding_loss: reduction = 2\.0; expected 0"):
+        fl.hinge_embedding_loss(fl.ones(2), fl.ones(2), 1.0, 2.0)

@@ -15,6 +15,7 @@ def batched(
     """`op`, which wants a batch axis, for input with or without one; errors speak of `name`."""
     try:
         have = input.ndim
+        alone = input.unsqueeze(0) if have == axes + 1 else None
     except AttributeError:
         raise NoTensorError(f"{name}: input is a {type(input).__name__}; expected a Tensor") from None
     if have != axes + 2 and have != axes + 1:
@@ -25,7 +26,7 @@ def batched(
     try:
         if have == axes + 2:
             return op(input, *args)
-        result = op(input.unsqueeze(0), *args)
+        result = op(alone, *args)
     except (ValueError, TypeError, RuntimeError) as error:
         # The op may have a name of its own, `max_pool2d_with_indices` for `max_pool2d`.
         text = str(error)
