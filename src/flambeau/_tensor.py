@@ -481,10 +481,10 @@ def _copy(self: Tensor) -> Tensor:
     out = self.detach()
     if type(self) is not Tensor:
         out = Tensor._make_subclass(type(self), out, False)
+    for key, value in getattr(self, "__dict__", {}).items():  # first: those of a batch say what it is
+        setattr(out, key, value)
     if self.requires_grad:
         out.requires_grad_(True)
-    for key, value in getattr(self, "__dict__", {}).items():
-        setattr(out, key, value)
     return out
 
 

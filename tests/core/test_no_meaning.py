@@ -220,3 +220,9 @@ def test_pools_of_arrays_without_a_batch(name):
 def test_a_reduction_is_no_float():
     with pytest.raises(ValueError, match=r"hinge_embedding_loss: reduction = 2\.0; expected 0"):
         fl.hinge_embedding_loss(fl.ones(2), fl.ones(2), 1.0, 2.0)
+
+
+def test_a_copy_of_a_sample():
+    assert vmap(lambda x: copy.copy(x) * 2)(fl.ones(3, 2)).tolist() == [[2.0, 2.0]] * 3
+    with pytest.raises(RuntimeError, match="vmap: a tensor's gradient or memory is changed in place"):
+        vmap(copy.copy)(fl.ones(3, 2).requires_grad_())
