@@ -217,6 +217,13 @@ def test_pools_of_arrays_without_a_batch(name):
         getattr(fl.nn.functional, name)(np.zeros((2, 3) if name[-2:] == "1d" else (2, 3, 3)), *((2, 2) if name[:2] == "lp" else (2,)))
 
 
+@pytest.mark.parametrize("name", ["conv1d", "conv2d", "conv_transpose1d"])
+def test_convolutions_of_arrays_without_a_batch(name):
+    axes = 2 if "2d" in name else 1
+    with pytest.raises(TypeError, match=f"{name}: input is a ndarray; expected a Tensor"):
+        getattr(fl.nn.functional, name)(np.zeros((2,) + (3,) * axes), fl.ones(2, 2, *(1,) * axes))
+
+
 def test_a_reduction_is_no_float():
     with pytest.raises(ValueError, match=r"hinge_embedding_loss: reduction = 2\.0; expected 0"):
         fl.hinge_embedding_loss(fl.ones(2), fl.ones(2), 1.0, 2.0)

@@ -52,11 +52,11 @@ def _convolution(op: Callable[..., Tensor], axes: int) -> Convolution:
         groups: int = 1,
     ) -> Tensor:
         try:
-            alone = input.ndim == axes + 1
+            alone = input.unsqueeze(0) if input.ndim == axes + 1 else None
         except AttributeError as error:
             raise explained(error, conv, (input,)) from None
-        if alone:
-            return conv(input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
+        if alone is not None:
+            return conv(alone, weight, bias, stride, padding, dilation, groups).squeeze(0)
         if isinstance(padding, str):
             if padding not in ("same", "valid"):
                 raise ArgumentError(f"{name}: padding = '{padding}'; expected 'same', 'valid' or ints")
