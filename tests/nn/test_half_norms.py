@@ -10,12 +10,11 @@ import flambeau.nn.functional as F
 
 
 @pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16])
-@pytest.mark.parametrize("factors", ["none", "weight", "bias", "both"])
 @pytest.mark.parametrize("shape", [(3, 2), (5, 7), (2, 3, 16), (4, 33), (300, 65), (2, 1000), (1, 70_001)])
-@pytest.mark.parametrize("op", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize(
+    ("op", "factors"), [*(("layer_norm", f) for f in ("none", "weight", "bias", "both")), *(("rms_norm", f) for f in ("none", "weight"))]
+)
 def test_rows_of_every_length(op, shape, factors, dtype):
-    if op == "rms_norm" and factors in ("bias", "both"):
-        pytest.skip("rms_norm has no bias")
     rng, n = np.random.default_rng(sum(shape)), shape[-1]
     x = fl.tensor(rng.standard_normal(shape) * 2 + 3).to(dtype).requires_grad_()
     w = fl.tensor(rng.standard_normal(n)).to(dtype).requires_grad_() if factors in ("weight", "both") else None
