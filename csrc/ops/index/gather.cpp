@@ -280,29 +280,26 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Ten
   visit(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* d = y.data<T>();
-    visit(count.dtype(), [&](auto czero) {
-      using C = decltype(czero);
-      const C* c = count.data<C>();
-      const auto divided = [&](const auto& divide) {
-        const Lines l = lines_of(y, dim);
-        if (!line.defined() || l.inner < 16) return parallel_for(0, y.numel(), 16384, [&](int64_t i, int64_t end) { divide(end - i, c + i, d + i); });
-        parallel_work(l.outer * l.n, l.inner, 16384, [&](int64_t r, int64_t end) {  // a row has one count
-          for (; r < end; ++r)
-            if (c[r * l.inner] > 1) divide(l.inner, c + r * l.inner, d + r * l.inner);
-        });
-      };
-      if constexpr (std::is_same_v<T, C> && std::is_same_v<T, float>) return divided(divide_counted_f32);
-      if constexpr (std::is_same_v<T, C> && std::is_same_v<T, double>) return divided(divide_counted_f64);
-      for (int64_t i = 0; i < y.numel(); ++i) {
-        const double k = static_cast<double>(c[i]);
-        if (k > 1) {
-          const double mean = static_cast<double>(d[i]) / k;
-          if constexpr (is_integer_type<T>) d[i] = static_cast<T>(std::floor(mean));
-          else if constexpr (is_half_type<T>) d[i] = T(static_cast<float>(mean));
-          else d[i] = static_cast<T>(mean);
-        }
+    const T* c = count.data<T>();
+    const auto divided = [&](const auto& divide) {
+      const Lines l = lines_of(y, dim);
+      if (!line.defined() || l.inner < 16) return parallel_for(0, y.numel(), 16384, [&](int64_t i, int64_t end) { divide(end - i, c + i, d + i); });
+      parallel_work(l.outer * l.n, l.inner, 16384, [&](int64_t r, int64_t end) {  // a row has one count
+        for (; r < end; ++r)
+          if (c[r * l.inner] > 1) divide(l.inner, c + r * l.inner, d + r * l.inner);
+      });
+    };
+    if constexpr (std::is_same_v<T, float>) return divided(divide_counted_f32);
+    if constexpr (std::is_same_v<T, double>) return divided(divide_counted_f64);
+    for (int64_t i = 0; i < y.numel(); ++i) {
+      const double k = static_cast<double>(c[i]);
+      if (k > 1) {
+        const double mean = static_cast<double>(d[i]) / k;
+        if constexpr (is_integer_type<T>) d[i] = static_cast<T>(std::floor(mean));
+        else if constexpr (is_half_type<T>) d[i] = T(static_cast<float>(mean));
+        else d[i] = static_cast<T>(mean);
       }
-    });
+    }
   });
 }
 
