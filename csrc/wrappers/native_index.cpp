@@ -282,7 +282,7 @@ std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& dy, const Tenso
   if (reduce == "sum") {
     ds = op::gather(dy, dim, index);
   } else if (reduce == "mean") {
-    const Tensor share = op::div(dy, op::clamp_min(count, 1));
+    const Tensor share = op::cast(op::div(dy, op::clamp_min(count, 1)), dy.dtype());
     dx = share;
     ds = op::gather(share, dim, index);
   } else if (reduce == "prod") {

@@ -68,6 +68,8 @@ inline DType sum_of(const Tensor& x) { return is_inexact(x.dtype()) ? x.dtype() 
 inline DType given_or_sum(std::optional<DType> dtype, const Tensor& x) { return dtype.value_or(sum_of(x)); }
 inline DType real_of(const Tensor& x) { return to_real(x.dtype()); }
 inline DType complex_of(const Tensor& x) { return to_complex(x.dtype()); }
+// Of a weight's gradient, where there may be none.
+inline DType weight_of(const Tensor& weight, const Tensor& x) { return weight.defined() ? weight.dtype() : x.dtype(); }
 // Statistics kept for backward: double for double, else float.
 inline DType aux_of(const Tensor& y) { return y.dtype() == DType::Float64 ? DType::Float64 : DType::Float32; }
 inline DType aux_of(const std::vector<Tensor>& ys) { return aux_of(ys.at(0)); }

@@ -39,6 +39,38 @@ def test_rows_of_every_length(op, shape, factors, dtype):
         np.testing.assert_allclose(g.double().numpy(), e.numpy(), rtol=0, atol=2 * eps * max(np.abs(e.numpy()).max(), 1e-3))
 
 
+NORMS = {
+    "batch_norm": lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
+    "instance_norm": lambda x, w, b: F.instance_norm(x, weight=w, bias=b),
+    "group_norm": lambda x, w, b: F.group_norm(x, 3, w, b),
+    "layer_norm": lambda x, w, b: F.layer_norm(x.mT, (6,), w, b),
+    "rms_norm": lambda x, w, b: F.rms_norm(x.mT, (6,), w, 1e-5) + b,
+}
+
+
+@pytest.mark.parametrize("types", [("bfloat16", "float32"), ("float16", "float32"), ("float32", "bfloat16"), ("bfloat16", "float64"), ("float64", "float32")])
+@pytest.mark.parametrize("norm", list(NORMS))
+def test_gradients_of_weights_of_another_type(norm, types):
+    """They have the weight's type, and its digits."""
+    of_x, of_w = (getattr(fl, t) for t in types)
+    f = NORMS[norm]
+    rng = np.random.default_rng(4)
+    x = fl.tensor(rng.standard_normal((5, 6, 9))).to(of_x)
+    w, b = (fl.tensor(rng.standard_normal(6)).to(of_w).requires_grad_() for _ in range(2))
+    dy = fl.tensor(rng.standard_normal(f(x, w, b).shape)).to(of_x)
+    wide = [t.detach().double().requires_grad_() for t in (w, b)]
+    got = fl.autograd.grad(f(x, w, b), (w, b), dy.to(f(x, w, b).dtype))
+    want = fl.autograd.grad(f(x.double(), *wide), wide, dy.double())
+    eps = max(fl.finfo(of_w).eps, 2e-6)
+    for g, e in zip(got, want, strict=True):
+        assert g.dtype is of_w
+        np.testing.assert_allclose(g.double().numpy(), e.numpy(), rtol=0, atol=4 * eps * np.abs(e.numpy()).max())
+    x.requires_grad_()
+    first = fl.autograd.grad(f(x, w, b), (x, w), dy.to(f(x, w, b).dtype), create_graph=True)
+    second = fl.autograd.grad(first[0].double().square().sum() + first[1].double().square().sum(), (x, w))
+    assert [g.dtype for g in second] == [of_x, of_w]
+
+
 @pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16])
 def test_what_is_not_finite_stays_in_its_row(dtype):
     x = fl.ones(4, 21, dtype=dtype)

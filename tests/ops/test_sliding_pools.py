@@ -51,3 +51,18 @@ def test_what_is_not_finite_stays_in_its_windows():
     x[0, 0, 5], x[0, 0, 20] = float("inf"), float("nan")
     y = F.avg_pool1d(x, 3, 1)[0, 0]
     assert [i for i, v in enumerate(y.tolist()) if v == float("inf")] == [3, 4, 5] and y.isnan().nonzero().flatten().tolist() == [18, 19, 20]
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.bfloat16])
+@pytest.mark.parametrize(("kernel", "padding", "dilation"), [((2, 1), (1, 0), 1), ((2, 3), (1, 1), 1), ((2, 1), (1, 0), (2, 1)), ((3, 1), (1, 0), 1)])
+def test_maxima_of_a_plane_of_one_row(kernel, padding, dilation, dtype):
+    """Padding makes rows of output that the plane has not; what no window sees is -inf."""
+    x = fl.randn(1, 2, 1, 5).to(dtype)
+    for z in (x, x.unsqueeze(2)):
+        k, p = (kernel, padding) if z.ndim == 4 else ((1, *kernel), (0, *padding))
+        d = dilation if z.ndim == 4 or dilation == 1 else (1, *dilation)
+        pool = F.max_pool2d if z.ndim == 4 else F.max_pool3d
+        lost = fl.full((4000,), float("nan"))
+        del lost
+        got, want = pool(z, k, 1, p, d), pool(z, k, 1, p, d, return_indices=True)[0]
+        assert got.shape == want.shape and fl.equal(got, want)

@@ -209,10 +209,20 @@ def double_products() -> dict[str, Any]:
     return {"mm": a @ b, "transposed": a.t() @ a, "batched": fl.randn(9, 65, 129).double() @ fl.randn(9, 129, 33).double(), "mv": a @ b[:, 0]}
 
 
+def products_with_few_columns_left() -> dict[str, Any]:
+    """Of long rows by columns that lie as they are read; a part of the last columns alone is no other product than the whole."""
+    fl.manual_seed(13)
+    out = {}
+    for m, n, k in ((11, 52, 513), (16, 34, 600), (24, 40, 600), (3, 70, 900), (70, 3, 900)):
+        a, b = fl.randn(m, k, dtype=fl.float64), fl.randn(n, k, dtype=fl.float64)
+        out |= {f"{m} x {n} x {k}": a @ b.T, f"{m} x {n} x {k}, again": fl.stack([a @ b.T for _ in range(50)])}
+    return out
+
+
 PROGRAMS: dict[str, Callable[[], dict[str, Any]]] = {
     f.__name__: f
     for f in (
-        elementwise, reductions, scans_and_sorts, random_numbers, indexing, losses, norms_and_pools, optimizers, double_products,
+        elementwise, reductions, scans_and_sorts, random_numbers, indexing, losses, norms_and_pools, optimizers, double_products, products_with_few_columns_left,
         mlp, convnet, attention, attention_alone, attention_of_few_heads, products_with_factors, lstm, products, deep_products,
     )
 }  # fmt: skip

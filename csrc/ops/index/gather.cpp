@@ -280,7 +280,7 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Ten
   visit(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* d = y.data<T>();
-    const T* c = count.data<T>();
+    const auto* c = count.data<std::conditional_t<std::is_same_v<T, double>, double, float>>();
     const auto divided = [&](const auto& divide) {
       const Lines l = lines_of(y, dim);
       if (!line.defined() || l.inner < 16) return parallel_for(0, y.numel(), 16384, [&](int64_t i, int64_t end) { divide(end - i, c + i, d + i); });

@@ -103,8 +103,7 @@ void gemm_dots(const Gemm<T>& g) {
 }
 
 template <class T>
-void gemm_small(const Gemm<T>& g) {
-  if (is_few_dots(g)) return gemm_dots(g);
+void gemm_tiles(const Gemm<T>& g) {
   const int cols = gemm_cols<T>(), rows = gemm_rows<T>();
   alignas(64) T panel[kBlockK * 64 / 2];  // one panel of B: at most kBlockK x 32
   GemmTile<T> t{g.m, 0, 0, nullptr, rows * g.a.row, g.a.row, g.a.col, nullptr, 0, cols, nullptr, nullptr, nullptr, g.ldc, g.alpha, g.beta, nullptr, nullptr};
@@ -133,12 +132,18 @@ void gemm_small(const Gemm<T>& g) {
   }
 }
 
+template <class T>
+void gemm_small(const Gemm<T>& g) {
+  is_few_dots(g) ? gemm_dots(g) : gemm_tiles(g);
+}
+
 // A part for each thread, of rows or columns of C, each as if it were all: threads that pack for each other pay for each other's cache lines.
+// A part may have few columns where the whole has not, so it is not asked again how its sums go.
 template <class T>
 void gemm_middle(const Gemm<T>& g) {
   const int64_t cols = gemm_cols<T>(), rows = gemm_rows<T>();
   const int64_t m_panels = (g.m + rows - 1) / rows, n_panels = (g.n + cols - 1) / cols;
-  const bool by_columns = n_panels * cols >= g.m || n_panels >= 2 * num_threads();
+  const bool by_columns = n_panels * cols >= g.m || n_panels >= 2 * num_threads(), dots = is_few_dots(g);
   const int64_t panels = by_columns ? n_panels : m_panels, panel_work = (by_columns ? cols * g.m : rows * g.n) * g.k;
   parallel_work(panels, panel_work, kTileGrain, [&](int64_t b, int64_t e) {
     Gemm<T> part = g;
@@ -154,7 +159,7 @@ void gemm_middle(const Gemm<T>& g) {
       part.c += from * g.ldc;
       if (g.bias_m) part.bias_m += from;
     }
-    gemm_small(part);
+    dots ? gemm_dots(part) : gemm_tiles(part);
   });
 }
 

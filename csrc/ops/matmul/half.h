@@ -36,6 +36,8 @@ class WideOutput {
     wide = empty(out.sizes(), DType::Float32);
     if (keep_old) copy_elements(wide, out);
   }
+  // In that type: what is computed may be kept in another than its operands have (a float32 weight of 16-bit rows).
+  WideOutput(const Tensor& out, DType type) : out_(out), wide(!out.defined() || out.dtype() == type ? out : empty(out.sizes(), type)) {}
   WideOutput(const WideOutput&) = delete;
   ~WideOutput() {
     if (out_.defined() && !wide.same(out_)) copy_elements(out_, wide);

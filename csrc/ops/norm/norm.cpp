@@ -271,8 +271,8 @@ void rows_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 
 void rows_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Rows& s, bool centered,
                    bool needs_x, bool needs_w, const Tensor& dx, const Tensor& dw, const Tensor& db) {
-  const WideOutput out_w(dw), out_b(db);
   const DType type = compute_float(x);
+  const WideOutput out_w(dw, type), out_b(db, type);
   const Tensor ww = converted(weight, type);
   visit_float(type, [&](auto zero) {
     using T = decltype(zero);
@@ -331,8 +331,8 @@ void rows_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, cons
 void rows_double_backward(const Tensor& u, const Tensor& a, const Tensor& e, const Tensor& dy, const Tensor& x, const Tensor& weight,
                           const Tensor& mean, const Tensor& rstd, const Rows& s, bool centered, const Tensor& ddy, const Tensor& gx,
                           const Tensor& gw) {
-  const WideOutput o1(ddy), o2(gx), o3(gw);
-  const DType t = o2.wide.dtype();
+  const DType t = compute_float(x);
+  const WideOutput o1(ddy, t), o2(gx, t), o3(gw, t);
   const Tensor wu = converted(u, t), wa = converted(a, t), we = converted(e, t), wdy = converted(dy, t), wx = converted(x, t), ww = converted(weight, t);
   visit_float(t, [&](auto zero) {
     using T = decltype(zero);
@@ -448,7 +448,7 @@ void batch_norm_clamp_backward(const Tensor& dy, const Tensor& x, const Tensor& 
     const ChannelRows at(x), from(dy), to = &dx.storage() == &dy.storage() ? ChannelRows(dx, RawBytes::Write) : ChannelRows::fresh(dx);
     return batch_norm_clamp_backward(from.matrix(), at.matrix(), weight, bias, mean, rstd, training, needs_x, lo, hi, to.matrix(), dw, db);
   }
-  const WideOutput out_w(dw), out_b(db);
+  const WideOutput out_w(dw, compute_float(x)), out_b(db, compute_float(x));
   const Tensor ww = converted(weight, compute_float(x)), wb = converted(bias, compute_float(x));
   const Channels s = channels_of(x);
   visit_memory(x.dtype(), [&](auto element) {
@@ -498,8 +498,8 @@ void batch_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
 
 void batch_norm_double_backward(const Tensor& u, const Tensor& a, const Tensor& e, const Tensor& dy, const Tensor& x, const Tensor& weight,
                                 const Tensor& mean, const Tensor& rstd, bool training, const Tensor& ddy, const Tensor& gx, const Tensor& gw) {
-  const WideOutput o1(ddy), o2(gx), o3(gw);
-  const DType t = o2.wide.dtype();
+  const DType t = compute_float(x);
+  const WideOutput o1(ddy, t), o2(gx, t), o3(gw, t);
   const Tensor wu = converted(u, t), wa = converted(a, t), we = converted(e, t), wdy = converted(dy, t), wx = converted(x, t), ww = converted(weight, t);
   const Channels s = channels_of(x);
   visit_float(t, [&](auto zero) {

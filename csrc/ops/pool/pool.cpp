@@ -121,7 +121,7 @@ void max_pool(const Tensor& x, const PoolAxis& h, const PoolAxis& w, const Tenso
     using T = decltype(zero);
     const PlanePieces<T> from(in, p.h * p.w), to(out.work, size);
     // Without places the planes of one axis are rows of one plane, or where their windows fill them, one long row.
-    if (p.h == 1 && !index && in.dtype() == dtype_of<T>) {
+    if (p.h == 1 && h.out == 1 && h.first == 0 && !index && in.dtype() == dtype_of<T>) {
       const bool filled = w.first == 0 && w.in == w.out * w.stride && w.dilation * (w.taps - 1) < w.stride;
       const T* x = in.data<T>();
       T* y = out.work.data<T>();

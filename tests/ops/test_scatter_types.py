@@ -1,0 +1,52 @@
+"""`scatter_reduce` in every type: what loops in Python give, of indices that repeat."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+
+TYPES = ["uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64"]
+
+
+def written_out(x, index, src, how, own):
+    """Along axis 0 of columns."""
+    out = x.copy()
+    for c in range(x.shape[1]):
+        for r in range(x.shape[0]):
+            seen = [src[k, c] for k in range(index.shape[0]) if index[k, c] == r]
+            if not seen:
+                continue
+            seen += [x[r, c]] if own else []
+            total = {"sum": sum, "mean": sum, "prod": math.prod, "amax": max, "amin": min}[how](seen)
+            out[r, c] = total / len(seen) if how == "mean" else total
+    return out
+
+
+@pytest.mark.parametrize("how", ["sum", "prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("name", TYPES)
+def test_beside_loops(name, how):
+    dtype = getattr(fl, name)
+    rng = np.random.default_rng(11)
+    for columns, expanded in ((1, False), (3, False), (3, True), (20, True)):
+        index = rng.integers(0, 4, (6, 1 if expanded else columns))
+        index = np.broadcast_to(index, (6, columns))
+        x, src = rng.integers(0, 4, (5, columns)), rng.integers(1, 3 if how == "prod" else 9, (6, columns))
+        given = fl.tensor(index[:, :1].copy()).expand(6, columns) if expanded else fl.tensor(index.copy())
+        for own in (True, False):
+            got = fl.tensor(x).to(dtype).scatter_reduce(0, given, fl.tensor(src).to(dtype), how, include_self=own)
+            want = written_out(x.astype(float), index, src.astype(float), how, own)
+            assert got.dtype is dtype
+            want = fl.tensor(want if dtype.is_floating_point else np.floor(want))
+            assert fl.equal(got, want.to(dtype)), (columns, expanded, own)
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", "amax", "prod"])
+@pytest.mark.parametrize("name", ["bfloat16", "float16", "float64"])
+def test_gradients_have_the_type_of_what_they_are_of(name, how):
+    x, src = (fl.ones(4, dtype=getattr(fl, name), requires_grad=True) for _ in range(2))
+    y = x.scatter_reduce(0, fl.tensor([0, 0, 1, 3]), src, how)
+    assert {g.dtype for g in fl.autograd.grad(y, (x, src), fl.ones_like(y))} == {x.dtype}
