@@ -507,3 +507,15 @@ def test_multi_head_attention_forward_is_the_layer():
 def test_what_is_refused(call, text):
     with pytest.raises((ValueError, IndexError, TypeError, RuntimeError), match=text):
         call()
+
+
+@pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16])
+def test_bags_of_16_bits_are_summed_in_float32(dtype):
+    numbers = np.random.default_rng(0)
+    weight = fl.tensor(numbers.uniform(0.5, 1.5, (9, 4))).to(dtype)
+    index, factors = fl.tensor(numbers.integers(0, 9, (2, 6000))), fl.tensor(numbers.uniform(0.5, 1.5, (2, 6000))).to(dtype)
+    for mode, given in (("sum", None), ("mean", None), ("sum", factors)):
+        y = F.embedding_bag(index, weight, mode=mode, per_sample_weights=given)
+        exact = F.embedding_bag(index, weight.double(), mode=mode, per_sample_weights=None if given is None else given.double())
+        assert y.dtype == dtype
+        assert ((y.double() - exact).abs() <= exact.abs() * fl.finfo(dtype).eps).all()

@@ -102,13 +102,16 @@ def embedding_bag(
     out = weight.new_zeros((bags + 1, weight.shape[1]))
     if mode == "max":
         return out.scatter_reduce(0, bag.unsqueeze(1).expand(-1, weight.shape[1]), rows, "amax", include_self=False)[:bags]
+    narrow = weight.dtype in (_C.bfloat16, _C.float16)
+    if narrow:  # sums of 16 bits stop growing
+        rows, out = rows.to(_C.float32), out.to(_C.float32)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1).unsqueeze(1)
     out = out.index_add(0, bag, rows)[:bags]
-    if mode == "sum":
-        return out
-    counts = weight.new_zeros((bags + 1,)).index_add(0, bag, ops.ones_like(bag, dtype=weight.dtype))[:bags]
-    return out / counts.clamp(min=1).unsqueeze(1)
+    if mode == "mean":
+        counts = out.new_zeros((bags + 1,)).index_add(0, bag, ops.ones_like(bag, dtype=out.dtype))[:bags]
+        out = out / counts.clamp(min=1).unsqueeze(1)
+    return out.to(weight.dtype) if narrow else out
 
 
 def _shaped(
