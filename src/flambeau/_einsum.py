@@ -141,8 +141,10 @@ class _Plan:
             self.swap()
             rows, columns = columns, rows
         whole = [*batch, *rows, *columns]
-        product = ops.mul if not inner and not (rows and columns) else ops.bmm if batch else ops.mm
-        if product is ops.mul:  # of elements, where one has all axes of the other
+        # Where nothing is summed and one has all axes of the other, or a product of matrices would lie in another order than the result.
+        elements = not inner and (not (rows and columns) or in_order(whole) != whole)
+        product = ops.mul if elements else ops.bmm if batch else ops.mm
+        if elements:
             whole = in_order(whole)
             for k in (0, 1):
                 self.permute(k, [c for c in whole if c in self.axes[k]])

@@ -122,3 +122,24 @@ def test_products_lie_as_in_pytorch(equation, sizes, strides):
     np.testing.assert_allclose(y.numpy(), np.einsum(equation, *arrays), rtol=1e-12, atol=1e-12)
     if equation.startswith("bildsk"):
         assert y.view(1, 5, -1).shape == (1, 5, 48)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "strides"),
+    [
+        ("nd,bd->bnd", [(5, 4), (16, 4)], (20, 4, 1)),
+        ("nd,bd->nbd", [(16, 4), (5, 4)], (20, 4, 1)),
+        ("bl,ld->bld", [(2, 3), (3, 4)], (12, 4, 1)),
+        ("bln,bld->bldn", [(2, 3, 4), (2, 3, 5)], (60, 20, 4, 1)),
+        ("bl,bd,ln->bldn", [(2, 3), (2, 4), (3, 5)], (60, 20, 5, 1)),
+        ("...d,kd->...kd", [(2, 3, 4), (5, 4)], (60, 20, 4, 1)),
+        ("i,j->ji", [(3,), (4,)], (3, 1)),
+    ],
+)
+def test_products_without_sums_lie_in_the_order_of_the_result(equation, shapes, strides):
+    """They are products of elements, so that programs may `view` them."""
+    operands = [fl.randn(*shape, dtype=fl.float64, requires_grad=True) for shape in shapes]
+    y = fl.einsum(equation, *operands)
+    assert y.stride() == strides
+    assert np.allclose(y.detach().numpy(), np.einsum(equation, *[x.detach().numpy() for x in operands]))
+    assert fl.autograd.gradcheck(lambda *x: fl.einsum(equation, *x), operands)
