@@ -84,6 +84,17 @@ int = _C.int32
 
 from flambeau._default_device import get_default_device, set_default_device  # noqa: E402
 from flambeau._einsum import einsum, tensordot  # noqa: E402
+from flambeau._from_data import (  # noqa: E402
+    as_tensor,
+    asarray,
+    from_dlpack,
+    from_numpy,
+    frombuffer,
+    is_tensor,
+    scalar_tensor,
+    tensor,
+    to_dlpack,
+)
 from flambeau._functions import (  # noqa: E402
     allclose,
     argwhere,
@@ -151,18 +162,7 @@ from flambeau._memory_format import (  # noqa: E402
 from flambeau._print import set_printoptions  # noqa: E402
 from flambeau._quantile import nanquantile, quantile  # noqa: E402
 from flambeau._random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402
-from flambeau._tensor import (  # noqa: E402
-    as_tensor,
-    asarray,
-    broadcast_shapes,
-    from_dlpack,
-    from_numpy,
-    frombuffer,
-    is_tensor,
-    scalar_tensor,
-    tensor,
-    to_dlpack,
-)
+from flambeau._tensor import broadcast_shapes  # noqa: E402
 from flambeau.amp.autocast_mode import (  # noqa: E402
     autocast,
     autocast_decrement_nesting,

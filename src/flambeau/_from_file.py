@@ -8,8 +8,8 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import ArgumentError, Tensor, ops
+from flambeau._from_data import frombuffer
 from flambeau._no_tensor import wants_tensors
-from flambeau._tensor import frombuffer
 
 __all__ = ["from_file"]
 

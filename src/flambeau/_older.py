@@ -8,10 +8,10 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._from_data import tensor
 from flambeau._memory_format import contiguous_format, memory_format
 from flambeau._no_tensor import wants_tensors
 from flambeau._spelled import spelled
-from flambeau._tensor import tensor
 
 # Losses, whose `reduction` is a number here, and 0, none, where it is not given: the top level of PyTorch has that default.
 LOSSES = frozenset((

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from flambeau import _C, _tensor
+from flambeau import _C, _from_data
 from flambeau._C import Tensor
 from flambeau._no_tensor import wants_tensors
 from flambeau._warn import warn
@@ -86,7 +86,7 @@ class GradScaler:
         """A tensor, or each of a list, tuple or other iterable of them, times the scale."""
         if not self._enabled:
             return outputs
-        return _scaled(outputs, _tensor.tensor(self._scale, dtype=_C.float32))
+        return _scaled(outputs, _from_data.tensor(self._scale, dtype=_C.float32))
 
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of the optimizer's parameters by the scale, and notes whether all are finite.

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from flambeau import _C
-from flambeau._tensor import as_tensor
+from flambeau._from_data import as_tensor
 from flambeau.graph._check import MAX_DEPTH, check, short
 from flambeau.graph._structure import (
     Arg,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau._tensor import as_tensor
+from flambeau._from_data import as_tensor
 from flambeau.amp.autocast_mode import autocast
 from flambeau.autograd.modes import no_grad
 from flambeau.compiler import lazy

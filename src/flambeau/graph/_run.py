@@ -11,7 +11,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau._tensor import as_tensor
+from flambeau._from_data import as_tensor
 from flambeau.autograd.modes import no_grad
 from flambeau.graph._plan import Plan
 from flambeau.graph._structure import (

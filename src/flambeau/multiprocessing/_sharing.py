@@ -17,8 +17,8 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import SharedMemory, Tensor
+from flambeau._from_data import frombuffer
 from flambeau._memory_format import strided
-from flambeau._tensor import frombuffer
 
 # By the file, so that what comes back, or comes twice, is the same memory at the same place.
 _known: weakref.WeakValueDictionary[tuple[int, int], SharedMemory] = weakref.WeakValueDictionary()

@@ -6,7 +6,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau._tensor import tensor
+from flambeau._from_data import tensor
 
 __all__ = ["reshape_from_tensor_shape", "shape_as_tensor"]
 

@@ -22,8 +22,8 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._from_data import as_tensor
 from flambeau._info import finfo
-from flambeau._tensor import as_tensor
 from flambeau.amp.autocast_mode import autocast
 from flambeau.autograd import enable_grad, grad, inference_mode
 from flambeau.graph import refs_of

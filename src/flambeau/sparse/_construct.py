@@ -26,7 +26,7 @@ from flambeau.sparse._tensor import SparseCOO, SparseTensor, linear
 
 
 def _index_part(op: str, name: str, data: Any, ndim: int) -> Tensor:
-    from flambeau._tensor import as_tensor
+    from flambeau._from_data import as_tensor
 
     x = as_tensor(data)
     if x.numel() == 0 and x.ndim == ndim:
@@ -39,7 +39,7 @@ def _index_part(op: str, name: str, data: Any, ndim: int) -> Tensor:
 
 
 def _value_part(values: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
-    from flambeau._tensor import as_tensor
+    from flambeau._from_data import as_tensor
 
     x = as_tensor(values, dtype=dtype, device=device)
     if requires_grad:  # a leaf of its own
@@ -121,7 +121,7 @@ def _made_of(
 ) -> Any:  # fmt: skip
     """A tensor of a compressed layout of parts that are looked at."""
     op, (first, second) = f"{repr(kind.layout).partition('.')[2]}_tensor", kind.index_names()
-    from flambeau._tensor import as_tensor
+    from flambeau._from_data import as_tensor
 
     at = as_tensor(starts)
     n = max(at.ndim - 1, 0)

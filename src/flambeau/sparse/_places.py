@@ -157,7 +157,7 @@ def _narrow(x: SparseTensor, dim: int, start: int, length: int) -> SparseTensor:
 
 @answers("__getitem__")
 def _getitem(x: Any, index: Any) -> Any:
-    from flambeau._tensor import as_tensor
+    from flambeau._from_data import as_tensor
 
     if not isinstance(x, SparseTensor):
         raise TypeError("[]: the index is a sparse tensor; expected a dense one, by .to_dense()")

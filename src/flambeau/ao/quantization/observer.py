@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from flambeau._C import Tensor, float32, int32, int64, ops, uint8
-from flambeau._tensor import tensor
+from flambeau._from_data import tensor
 from flambeau._warn import warn
 from flambeau.nn.module import Module
 

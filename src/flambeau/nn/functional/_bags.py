@@ -6,9 +6,9 @@ from typing import TypeGuard
 
 from flambeau import _C, _replay
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._from_data import tensor
 from flambeau._info import switch
 from flambeau._no_tensor import wants_tensors
-from flambeau._tensor import tensor
 from flambeau.nn.functional._embedding import embedding
 
 __all__ = ["embedding_bag"]

@@ -7,8 +7,8 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import ShapeError, Tensor, ops
+from flambeau._from_data import as_tensor
 from flambeau._info import switch
-from flambeau._tensor import as_tensor
 from flambeau.amp.autocast_mode import widens
 from flambeau.nn.functional._reduction import reduction_kind
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from flambeau._C import ArgumentError, ShapeError, Tensor, float32, float64, ops, uint8
 from flambeau._errors import NotThereError
+from flambeau._from_data import tensor
 from flambeau._info import switch
 from flambeau._no_tensor import CONFUSED, explain
-from flambeau._tensor import tensor
 from flambeau._warn import warn
 from flambeau.nn.functional import _pooling
 
