@@ -87,3 +87,26 @@ def test_errors_of_the_compiler_can_be_caught():
         print(all(issubclass(c, RuntimeError) for c in caught))
     """
     assert output_of(program) == "name 'missing' is not defined\nTrue\n"
+
+
+def test_gradients_of_convolutions_by_atens_name():
+    """torchtnt counts multiplications of `aten.convolution_backward`."""
+    program = """
+        import torch
+        print(type(torch.ops.aten) is torch._ops._OpNamespace)
+        for transposed, groups, extra in ((False, 2, 0), (True, 1, 1)):
+            x, weight = torch.randn(2, 4, 7, 7).double(), torch.randn(4 if transposed else 6, 3 if transposed else 2, 3, 3).double()
+            bias = torch.randn(3 if transposed else 6).double()
+            leaves = [t.requires_grad_() for t in (x, weight, bias)]
+            how = ([2, 2], [1, 1], [1, 1], transposed, [extra] * 2, groups)
+            y = torch.convolution(*leaves, *how)
+            dy = torch.randn_like(y)
+            wanted = torch.autograd.grad(y, leaves, dy)
+            found = torch.ops.aten.convolution_backward(dy, x, weight, [len(bias)], *how, [True, True, True])
+            print(all(torch.allclose(a, b) for a, b in zip(found, wanted)))
+            with torch.no_grad():
+                a, b, c = torch.ops.aten.convolution_backward.default(dy, x, weight, None, *how, [False, True, False])
+            print(a, torch.allclose(b, wanted[1]), c, b.requires_grad)
+            print(torch.ops.aten.convolution_backward(dy, x, weight, None, *how, [False, False, False]))
+    """
+    assert output_of(program).splitlines() == ["True", *(["True", "None True None False", "(None, None, None)"] * 2)]

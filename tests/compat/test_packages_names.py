@@ -308,3 +308,44 @@ def test_places_of_another_class_than_the_picture():
         print(torch.vmap(lambda x, at: F.grid_sample(x[None], at[None], align_corners=False).sum())(torch.ones(2, 1, 2, 2), torch.zeros(2, 1, 1, 2)))
     """)
     assert lines == ["refused", "Picture", "tensor([1., 1.])"]
+
+
+def test_numbers_as_they_stand_in_a_tensors_text():
+    """pfhedge prints its instruments so."""
+    lines = says("""
+        import torch
+        from torch._tensor_str import _Formatter
+        for values in ([1.0, 2.0], [1.5, -200.25], [1e-6, 1e5], [3, -40], [True, False], [float("inf"), 2.5], []):
+            x = torch.tensor(values)
+            f = _Formatter(x)
+            print([f.format(v) for v in x.tolist()], f.width() == f.max_width, f.width(), f.int_mode, bool(f.sci_mode), f.floating_dtype)
+        print(_Formatter(torch.ones(2, requires_grad=True)).format(0.5))
+    """)
+    assert lines == [
+        "['1.', '2.'] True 2 True False True", "['   1.5000', '-200.2500'] True 9 False False True",
+        "['1.0000e-06', '1.0000e+05'] True 10 False True True", "['  3', '-40'] True 3 True False False",
+        "[' True', 'False'] True 5 True False False", "['   inf', '2.5000'] True 6 False False True", "[] True 1 True False True", "0.",
+    ]  # fmt: skip
+
+
+def test_how_often_functions_may_be_compiled_anew():
+    """heavyball's optimizers take their steps in this region."""
+    lines = says("""
+        import sys, torch
+        config = torch._dynamo.config
+        before = config.recompile_limit, config.accumulated_recompile_limit
+        with torch._dynamo.utils.disable_cache_limit():
+            print(config.recompile_limit == config.accumulated_recompile_limit == sys.maxsize)
+        print((config.recompile_limit, config.accumulated_recompile_limit) == before)
+    """)
+    assert lines == ["True", "True"]
+
+
+def test_events_of_tensorboard_by_their_module():
+    """Lightning's logger asks for `hparams` there, where tensorboard is installed."""
+    lines = says("""
+        import torch.utils.tensorboard
+        from torch.utils.tensorboard.summary import hparams, scalar
+        print(hparams.__name__, torch.utils.tensorboard.summary.scalar is scalar, torch.utils.tensorboard.writer.SummaryWriter.__name__)
+    """)
+    assert lines == ["hparams True SummaryWriter"]

@@ -63,6 +63,27 @@ def test_pictures_texts_and_tables(tmp_path):
     assert b"bold" in found["text/text_summary"].tensor.string_val[0] and "curve" in found and "accuracy" in found
 
 
+def test_events_that_loggers_make_themselves(tmp_path):
+    """As Lightning's logger writes what a run was made with."""
+    from flambeau.utils import _summaries
+
+    with SummaryWriter(tmp_path) as writer:
+        for event in _summaries.hparams({"lr": fl.tensor(0.1), "name": "x", "deep": True, "none": None}, {"loss": fl.tensor(2.0)}):
+            writer._get_file_writer().add_summary(event, 7)
+        writer._get_file_writer().add_summary(_summaries.scalar("loss", fl.tensor(2.0)), 7)
+        writer._get_file_writer().add_summary(_summaries.histogram("weights", fl.arange(4.0), "auto"), 7)
+        writer._get_file_writer().add_summary(_summaries.image("picture", fl.rand(3, 4, 5), dataformats="CHW"), 7)
+        writer._get_file_writer().add_summary(_summaries.text("text", "a"), 7)
+    found = {v.tag: (step, v) for step, v in events(tmp_path)}
+    assert {f"_hparams_/{part}" for part in ("experiment", "session_start_info", "session_end_info")} <= found.keys()
+    content = found["_hparams_/session_start_info"][1].metadata.plugin_data.content
+    assert b"lr" in content and b"deep" in content and b"none" not in content
+    assert found["loss"][0] == 7 and found["loss"][1].simple_value == 2 and found["weights"][1].histo.num == 4
+    assert found["picture"][1].image.width == 5 and "text/text_summary" in found
+    with pytest.raises(TypeError, match="hparams: metric_dict is a float; expected a dict"):
+        _summaries.hparams({}, 1.0)
+
+
 def test_without_the_package_the_way_out_is_named(tmp_path, monkeypatch):
     real = builtins.__import__
 

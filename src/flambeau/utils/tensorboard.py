@@ -62,6 +62,10 @@ class SummaryWriter:
         """The folder."""
         return self.log_dir
 
+    def _get_file_writer(self) -> Any:
+        """The file of events; loggers of packages ask under this name and add events of their own."""
+        return self._writer._get_file_writer()
+
     def _add(self, kind: str, *args: Any, **options: Any) -> None:
         getattr(self._writer, f"add_{kind}")(*map(_plain, args), **{key: _plain(value) for key, value in options.items()})
 

@@ -78,6 +78,7 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "utils.benchmark.utils": "utils.benchmark",
     **{f"utils.benchmark.utils.{part}": "utils.benchmark" for part in ("common", "compare", "timer")},
     "utils.data._utils.collate": "utils.data.collate",
+    "utils.data._utils.worker": "utils.data._workers",
     "utils.data.datapipes._decorator": ("utils.data.datapipes._base", "utils.data.datapipes._decorators"),
     "utils.data.datapipes.datapipe": "utils.data.datapipes._base",
     **{
@@ -92,6 +93,7 @@ PARTS: dict[str, str | tuple[str, ...]] = {
         for part in ("callable", "combinatorics", "combining", "grouping", "utils")
     },
     "utils.dlpack": "",
+    "utils.tensorboard.summary": "utils._summaries",
     "utils.tensorboard.writer": "utils.tensorboard",
 }
 SOURCES: dict[str, str | tuple[str, ...]] = {**MOVED, **PARTS}

@@ -31,6 +31,7 @@ from typing import Any
 from flambeau import _C
 
 _local = threading.local()
+_worker_info: WorkerInfo | None = None  # what this process is a worker of, where a loader of a package's started it
 _JOIN_SECONDS = 5.0
 
 
@@ -47,7 +48,7 @@ class WorkerInfo:
 
 def get_worker_info() -> WorkerInfo | None:
     """Inside a worker: its id, the number of workers, its seed and dataset; elsewhere None."""
-    return getattr(_local, "info", None)
+    return getattr(_local, "info", _worker_info)
 
 
 class OwnRandomness(_C.held):

@@ -196,12 +196,8 @@ class DataLoader(Generic[T]):
         in_order: bool = True,
     ) -> None:
         _check(num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context)
-        if num_workers > (most := _processors()):
-            warn(
-                f"This DataLoader will create {num_workers} workers in total. Our suggested max number of worker in current system is "
-                f"{most}, as many as there are processors for this process; more of them take turns"
-            )
         self._fl_iterable = isinstance(dataset, IterableDataset)
+        self._dataset_kind = int(self._fl_iterable)  # frameworks ask under this name; loaders of packages write it
         self._fl_pipes = isinstance(dataset, (IterDataPipe, MapDataPipe))
         if isinstance(dataset, IterDataPipe):
             dataset, shuffle = apply_shuffle_settings(dataset, shuffle), None
@@ -230,6 +226,7 @@ class DataLoader(Generic[T]):
             )
         self.dataset = dataset
         self.num_workers = num_workers
+        self.check_worker_number_rationality()
         self.prefetch_factor = (prefetch_factor or 2) if num_workers > 0 else prefetch_factor
         self.pin_memory = pin_memory
         self.timeout = timeout
@@ -259,6 +256,14 @@ class DataLoader(Generic[T]):
         self.collate_fn = collate_fn
         self.__initialized = True
 
+    def check_worker_number_rationality(self) -> None:
+        """Warns where there are more workers than processors."""
+        if self.num_workers > (most := _processors()):
+            warn(
+                f"This DataLoader will create {self.num_workers} workers in total. Our suggested max number of worker in current system is "
+                f"{most}, as many as there are processors for this process; more of them take turns"
+            )
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and self.__initialized:
             raise ValueError(
@@ -275,11 +280,6 @@ class DataLoader(Generic[T]):
     def _index_sampler(self) -> Any:
         """What tasks come from; frameworks ask under this name."""
         return self.batch_sampler if self._auto_collation else self.sampler
-
-    @property
-    def _dataset_kind(self) -> int:
-        """1 where the dataset sets its own order; frameworks ask under this name."""
-        return int(self._fl_iterable)
 
     def _fl_fetch(self, dataset: Any) -> Any:
         if self._fl_iterable:

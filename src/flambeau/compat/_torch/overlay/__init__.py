@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from flambeau import _C as _core
-from flambeau import _tensor
+from flambeau import _from_data
 from flambeau._memory_format import layout as _layout
 from flambeau.compat._torch.overlay import _scripts
 from flambeau.compat._torch.overlay.serialization import save
@@ -16,7 +16,7 @@ __all__ = ["save"]
 
 def _shape_as_tensor(x: Any) -> Any:
     """The shape as an int64 tensor."""
-    return _tensor.tensor(list(x.shape), dtype=_core.int64)
+    return _from_data.tensor(list(x.shape), dtype=_core.int64)
 
 
 def _softmax(input: Any, dim: int, half_to_float: bool) -> Any:  # noqa: A002
@@ -72,6 +72,14 @@ per_channel_affine_float_qparams = qscheme("per_channel_affine_float_qparams")
 
 has_lapack = has_openmp = has_spectral = True
 has_mkl = False
+
+
+def set_vital(vital: str, attr: str, value: str, force: bool = False) -> bool:
+    """False: nothing is noted of what a process uses. PyTorch is rid of it, too, and warns."""
+    from flambeau._warn import warn
+
+    warn("'set_vital' is deprecated, please do not call")
+    return False
 
 
 def compiled_with_cxx11_abi() -> bool:

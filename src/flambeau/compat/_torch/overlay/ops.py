@@ -59,12 +59,26 @@ def _sparse_mm_reduce(*args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError("aten::_sparse_mm_reduce_impl: a part of PyTorch's sparse.mm(reduce=); call flambeau.sparse.mm")
 
 
+def _convolution_backward(grad_output: Any, x: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
+                          output_padding: Any, groups: int, output_mask: Any) -> tuple[Any, Any, Any]:  # fmt: skip
+    """The gradients of a convolution by its input, its weight and its bias, as far as they are asked for; None for the others."""
+    with flambeau.enable_grad():
+        leaves = [t.detach().requires_grad_(bool(wanted)) for t, wanted in zip((x, weight), output_mask, strict=False)]
+        how = (stride, padding, dilation, transposed, output_padding, groups)
+        y = overlay._convolution(leaves[0], leaves[1], None, *how, benchmark=False, deterministic=False, cudnn_enabled=False)
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        found = iter(flambeau.autograd.grad(y, wanted, grad_output) if wanted else ())
+    dx, dweight = (next(found) if leaf.requires_grad else None for leaf in leaves)
+    return dx, dweight, grad_output.sum([0, *range(2, grad_output.dim())]) if output_mask[2] else None
+
+
 # What ATen calls otherwise than users do.
 _ATEN: dict[str, Any] = {
     "_to_copy": _to_copy,
     "_pin_memory": flambeau.Tensor.pin_memory,
     "_sparse_addmm": flambeau.sparse.addmm,
     "_sparse_mm_reduce_impl": _sparse_mm_reduce,
+    "convolution_backward": _convolution_backward,
     "alias": lambda x: x.view_as(x),
     "slice": _slice,
 }

@@ -7,6 +7,7 @@ from flambeau.compat._torch.overlay._compilers import patch_of
 patch = patch_of(__name__)
 
 accumulated_cache_size_limit = 256
+accumulated_recompile_limit = 256
 allow_unspec_int_on_nn_module = False
 assume_static_by_default = True
 automatic_dynamic_shapes = True

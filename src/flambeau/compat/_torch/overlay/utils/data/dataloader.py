@@ -6,15 +6,30 @@ import abc
 from collections.abc import Callable
 from typing import Any
 
+from flambeau._C import Generator
 from flambeau.compat._torch.overlay.utils.data._utils.fetch import (
     _IterableDatasetFetcher,
     _MapDatasetFetcher,
 )
+from flambeau.utils.data import IterDataPipe, MapDataPipe
 from flambeau.utils.data import get_worker_info as get_worker_info
 from flambeau.utils.data.dataloader import _Iterator, _Pass
+from flambeau.utils.data.datapipes._base import draw_seed
+from flambeau.utils.data.graph_settings import apply_random_seed, apply_sharding
 
 # What annotations of programs name.
 _collate_fn_t = Callable[[list[Any]], Any]
+_worker_init_fn_t = Callable[[int], None]
+
+
+def _sharding_worker_init_fn(worker_init_fn: _worker_init_fn_t | None, world_size: int, rank_id: int, worker_id: int) -> None:
+    """Gives a worker its share of a pipe, then calls what the program wants called."""
+    info = get_worker_info()
+    if info is None or not isinstance(info.dataset, (IterDataPipe, MapDataPipe)):
+        raise AssertionError("_sharding_worker_init_fn: expected to be called in a worker whose dataset is a data pipe")
+    apply_sharding(info.dataset, info.num_workers * world_size, worker_id * world_size + rank_id)
+    if worker_init_fn is not None:
+        worker_init_fn(worker_id)
 
 
 class _DatasetKind:
@@ -36,8 +51,27 @@ class _BaseDataLoaderIter(abc.ABC):
         self._dataset, self._dataset_kind = loader.dataset, loader._dataset_kind
         self._auto_collation, self._collate_fn, self._drop_last = loader._auto_collation, loader.collate_fn, loader.drop_last
         self._index_sampler, self._num_workers, self._timeout = loader._index_sampler, loader.num_workers, loader.timeout
+        self._persistent_workers = getattr(loader, "persistent_workers", False)
+        self._IterableDataset_len_called = getattr(loader, "_IterableDataset_len_called", None)
+        self._pin_memory, self._pin_memory_device = False, None  # there is no accelerator
+        self._world_size, self._rank, self._pg = 1, 0, None
+        self._shared_seed: int | None = None
+        self._share_seed(loader)
+        self._sampler_iter = iter(self._index_sampler)
+        self._base_seed = draw_seed(getattr(loader, "generator", None))
+        self._num_yielded = 0
+
+    def _share_seed(self, loader: Any) -> None:
+        """One order of a pipe for all workers."""
+        if isinstance(self._dataset, IterDataPipe):
+            self._shared_seed = draw_seed(getattr(loader, "generator", None))
+            self._dataset = apply_random_seed(self._dataset, Generator().manual_seed(self._shared_seed))
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """Begins a pass anew, where workers stay from pass to pass."""
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
+        self._share_seed(loader)
 
     def __iter__(self) -> _BaseDataLoaderIter:
         return self

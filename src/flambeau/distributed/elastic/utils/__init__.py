@@ -1,0 +1,1 @@
+"""`torch.distributed.elastic.utils`: what programs ask the launcher's parts for, besides launching."""
