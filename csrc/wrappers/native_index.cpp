@@ -260,9 +260,9 @@ Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, cons
     if (part.defined()) parts.push_back(part);
   if (n == 0) return op::clone(x);
   Tensor y = parts.size() == 1 ? x : op::cat(parts, dim);
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t size = y.size(static_cast<int>(dim));
-    if (size < 2) return op::narrow(y, dim, 0, 0);
+  const int64_t whole = y.size(static_cast<int>(dim));
+  if (n >= whole) return op::narrow(y, dim, 0, 0);  // nothing is left, and nothing is computed for it
+  for (int64_t size = whole; size > whole - n; --size) {
     const Tensor later = op::narrow(y, dim, 1, size - 1), earlier = op::narrow(y, dim, 0, size - 1);
     y = y.dtype() == DType::Bool ? op::logical_xor(later, earlier) : op::sub(later, earlier);
   }

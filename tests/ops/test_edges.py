@@ -250,3 +250,10 @@ def test_multinomial_names_the_first_row_that_it_refuses():
         fl.multinomial(w, 4)
     for dtype in (fl.float64, fl.float16, fl.bfloat16):
         assert fl.multinomial(w.to(dtype), 3)[4000:].sort(1)[0].eq(fl.arange(3)).all()
+
+
+def test_differences_of_which_none_is_left_are_not_computed():
+    x = fl.ones(1, 2).expand(2**40, 2)
+    assert fl.diff(x, n=2**58, dim=0).shape == (0, 2) and fl.diff(x.mT, n=2**40).shape == (2, 0)
+    assert fl.func.vmap(lambda row: fl.diff(row, n=2**40))(x.mT).shape == (2, 0)
+    assert fl.diff(fl.tensor([3.0, 5.0, 9.0]), n=2).tolist() == [2.0] and fl.diff(fl.ones(3), n=3).shape == (0,)
