@@ -67,3 +67,24 @@ def test_random_sequences_of_many_lengths(dtype, right):
             got = fl.searchsorted(fl.tensor(a).to(dtype), fl.tensor(v).to(dtype), right=right, out_int32=True)
             want = [np.searchsorted(row, of, "right" if right else "left") for row, of in zip(a, v)]
             assert got.dtype == fl.int32 and np.array_equal(got.numpy(), np.stack(want)), (n, keys)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_blocks_of_keys(dtype):
+    """Rows and keys of lengths about those of blocks, with NaN among both; rows that are in no order are searched as few keys at a time are."""
+    rng = np.random.default_rng(7)
+    for n in (1, 2, 3, 17, 64, 1000):
+        row = np.sort(rng.integers(-50, 50, n)).astype(dtype)
+        if dtype.startswith("float"):
+            row[n - n // 9 :] = np.nan
+        for m in (1, 15, 16, 17, 64, 65, 200, 1100):
+            keys = rng.integers(-60, 60, m).astype(dtype)
+            if dtype.startswith("float"):
+                keys[::7] = np.nan
+            for right in (False, True):
+                got = fl.searchsorted(fl.tensor(row), fl.tensor(keys), right=right)
+                np.testing.assert_array_equal(got.numpy(), np.searchsorted(row, keys, side="right" if right else "left"))
+                odd, given = fl.tensor(rng.permutation(row)), fl.tensor(keys)
+                by_few = fl.cat([fl.searchsorted(odd, part, right=right) for part in given.split(8)])
+                assert fl.equal(fl.searchsorted(odd, given, right=right), by_few)
+                assert fl.equal(fl.searchsorted(odd, given, right=right, out_int32=True).long(), by_few)

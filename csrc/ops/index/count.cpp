@@ -9,6 +9,7 @@
 #include "dispatch/unsigned.h"
 #include "ops/index/bounds.h"
 #include "ops/index/lines.h"
+#include "ops/index/search.h"
 #include "ops/sort/keys.h"
 
 namespace fl::kernels {
@@ -108,6 +109,9 @@ void find_places(const T* row, int64_t n, const T* keys, int64_t count, const Pu
 
 }  // namespace
 
+// Longer rows are searched in memory, which gathering does not make faster; few keys do not fill a block.
+constexpr int64_t kGathered = int64_t(1) << 20, kFewKeys = 16;
+
 // First position whose element is not below (right: is above) the value. NaN counts as the largest.
 void searchsorted(const Tensor& sorted, const Tensor& values, bool, bool right, const Tensor& y) {
   const DType type = promote(sorted.dtype(), values.dtype());
@@ -124,6 +128,16 @@ void searchsorted(const Tensor& sorted, const Tensor& values, bool, bool right, 
           for (int64_t i = b; i < e;) {
             const int64_t row = i / per_row, end = std::min(e, (row + 1) * per_row);
             const auto put = [&](int64_t k, int64_t place) { out[i + k] = static_cast<std::remove_reference_t<decltype(*out)>>(place); };
+            if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>)
+              if (n > 0 && n <= kGathered && end - i >= kFewKeys) {
+                int32_t places[1024];
+                for (int64_t count; i < end; i += count) {
+                  count = std::min<int64_t>(1024, end - i);
+                  search_row(type, data + row * n, n, at + i, count, to_right, places);
+                  for (int64_t k = 0; k < count; ++k) put(k, places[k]);
+                }
+                continue;
+              }
             if (to_right) find_places<true>(data + row * n, n, at + i, end - i, put);
             else find_places<false>(data + row * n, n, at + i, end - i, put);
             i = end;
