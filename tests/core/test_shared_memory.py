@@ -135,8 +135,18 @@ def test_a_tensor_of_numpys_memory_leaves_it():
 
 
 def test_meta_tensors_are_refused():
-    with pytest.raises(RuntimeError, match="on meta"):
-        fl.empty(3, device="meta").share_memory_()
+    for n in (3, 2**31):  # of which no file is made before
+        with pytest.raises(RuntimeError, match=rf"\[{n}\] is on meta"):
+            fl.empty(n, device="meta").share_memory_()
+
+
+def test_no_more_is_asked_for_than_there_is(monkeypatch):
+    """The kernel would end other processes to fill a file that nothing limits."""
+    x = fl.zeros(1000)
+    monkeypatch.setattr(fl._C, "available_memory", lambda: 3999)
+    with pytest.raises(OSError, match="4000 bytes of shared memory; 3999 bytes are available"):
+        x.share_memory_()
+    assert not x.is_shared() and x.sum() == 0
 
 
 def test_memory_and_descriptors_go_with_the_last_tensor():

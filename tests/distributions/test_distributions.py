@@ -437,6 +437,10 @@ def test_what_is_no_tensor_or_distribution_is_named(call, text):
         (lambda: D.Independent(D.Normal(fl.zeros(2), 1.0), "x"), "Independent: reinterpreted_batch_ndims = 'x'; expected an int"),
         (lambda: D.LKJCholesky("x"), "LKJCholesky: dim = 'x' is a str; expected an int"),
         (lambda: D.Normal(0.0, 1.0).sample(3), "Normal: sample_shape = 3 is a int; expected a tuple of sizes"),
+        (lambda: D.LogisticNormal(fl.zeros(3), fl.ones(3)).sample(1.0), "Independent: sample_shape = 1.0 is a float; expected a tuple of sizes"),
+        (lambda: D.MixtureSameFamily(D.Categorical(fl.ones(3)), D.Normal(fl.zeros(3), 1)).sample(2), "MixtureSameFamily: sample_shape = 2 is a int"),
+        (lambda: D.Categorical(fl.ones(3)).sample("a"), "Categorical: sample_shape = 'a' is a str; expected a tuple of sizes"),
+        (lambda: D.Multinomial(2, fl.ones(3)).sample(1.0), "Multinomial: sample_shape = 1.0 is a float; expected a tuple of sizes"),
     ],
 )
 def test_numbers_and_shapes_of_other_types_are_named(call, text):

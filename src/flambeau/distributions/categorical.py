@@ -8,7 +8,7 @@ from flambeau._C import ops
 from flambeau.distributions import constraints
 from flambeau.distributions._probs import ProbsOrLogits, one_given
 from flambeau.distributions.distribution import Distribution
-from flambeau.distributions.utils import Shape, checked_tensor, size
+from flambeau.distributions.utils import Shape, checked_tensor
 
 
 class Categorical(ProbsOrLogits, Distribution):
@@ -62,7 +62,7 @@ class Categorical(ProbsOrLogits, Distribution):
         return ops.full(self._extended_shape(), fl.nan, dtype=self.probs.dtype, device=self.probs.device)
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:
-        sample_shape = size(sample_shape)
+        sample_shape = self._fl_sizes(sample_shape)
         rows = self.probs.detach().reshape(-1, self._num_events)
         count = sample_shape.numel()
         shape = self._extended_shape(sample_shape)

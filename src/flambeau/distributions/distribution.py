@@ -195,10 +195,18 @@ class Distribution:
 
     def _extended_shape(self, sample_shape: Shape = ()) -> Size:
         """The shape of draws."""
-        if not isinstance(sample_shape, Iterable):
+        return size(self._fl_sizes(sample_shape), self._batch_shape, self._event_shape)
+
+    def _fl_sizes(self, sample_shape: Any) -> Size:
+        """How many draws a program asks for; an error names the distribution that it asked.
+
+        Raises:
+            TypeError: these are no sizes.
+        """
+        if isinstance(sample_shape, str) or not isinstance(sample_shape, Iterable):
             name = type(self).__name__
             raise TypeError(f"{name}: sample_shape = {sample_shape!r} is a {type(sample_shape).__name__}; expected a tuple of sizes")
-        return size(sample_shape, self._batch_shape, self._event_shape)
+        return size(sample_shape)
 
     def _validate_sample(self, value: Tensor) -> None:
         """Refuses values whose shape or elements are none of this distribution's draws."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flambeau import Size, Tensor
+from flambeau import Tensor
 from flambeau._errors import NoTensorError
 from flambeau.distributions import constraints
 from flambeau.distributions.distribution import Distribution
@@ -81,10 +81,10 @@ class Independent(Distribution):
         return self.base_dist.variance
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:
-        return self.base_dist.sample(Size(sample_shape))
+        return self.base_dist.sample(self._fl_sizes(sample_shape))
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
-        return self.base_dist.rsample(Size(sample_shape))
+        return self.base_dist.rsample(self._fl_sizes(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         return sum_rightmost(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)

@@ -111,6 +111,7 @@ class MixtureSameFamily(Distribution):
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:
         with fl.no_grad():
+            sample_shape = self._fl_sizes(sample_shape)
             axis = len(sample_shape) + len(self.batch_shape)
             component = self._mixture_distribution.expand(self.batch_shape).sample(sample_shape)
             draws = self._component_distribution.sample(sample_shape)  # [.., k, *event_shape]

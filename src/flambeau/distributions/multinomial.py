@@ -70,7 +70,8 @@ class Multinomial(Distribution):
         return self.total_count * self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:
-        draws = self._categorical.sample(size((self.total_count,), sample_shape))  # [total_count, *sample_shape, *batch_shape]
+        # [total_count, *sample_shape, *batch_shape]
+        draws = self._categorical.sample(size((self.total_count,), self._fl_sizes(sample_shape)))
         ones = ops.ones(draws.shape, dtype=self.probs.dtype, device=self.probs.device).movedim(0, -1)
         counts = ops.zeros(self._extended_shape(sample_shape), dtype=self.probs.dtype, device=self.probs.device)
         return counts.scatter_add(-1, draws.movedim(0, -1), ones)

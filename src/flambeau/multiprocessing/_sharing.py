@@ -9,6 +9,7 @@ with NumPy's memory. Tensors that were not moved travel by value: who receives o
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import weakref
@@ -35,6 +36,8 @@ def _made(size: int) -> SharedMemory:
     Raises:
         OSError: no memory or no descriptor is left.
     """
+    if size > (left := _C.available_memory()):  # nothing limits such files: the kernel would end processes to fill one
+        raise OSError(errno.ENOMEM, f"{size} bytes of shared memory; {left} bytes are available")
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("flambeau", os.MFD_CLOEXEC)
     else:
@@ -68,6 +71,8 @@ def share(x: Tensor) -> None:
     """
     if x.layout is not strided:
         raise _C.ArgumentError(f"share_memory_: the tensor {list(x.shape)} is sparse; share its indices and values, and make it of these")
+    if x.is_meta:
+        raise _C.ArgumentError(f"share_memory_: the tensor {list(x.shape)} is on meta, where there is no memory; expected the CPU")
     if segment_of(x) is None:
         _C.move_to_buffer(x, _made(max(1, x.untyped_storage().nbytes())))
 
