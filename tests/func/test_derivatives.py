@@ -440,3 +440,31 @@ def test_statistics_of_a_batch_norm_are_written_without_their_directions():
     assert_near(m, there)
     ends = [f(x + s * x.cos(), mean, var)[0] for s in (1e-6, -1e-6)]
     assert_near(t, (ends[0] - ends[1]) / 2e-6, scale=1e3)
+
+
+WRITTEN = {  # to views, of which a graph or a level outside keeps what was there
+    "exp": lambda y: y[::2].exp_(),
+    "sin": lambda y: y[1:].sin_(),
+    "multiplied": lambda y: y[1:].mul_(y[0].clone()),
+    "indexed": lambda y: y.__setitem__(slice(1, None), y[1:].clone() ** 3),
+    "copied": lambda y: y[:2].copy_(y[2:].clone() ** 2),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_writing_to_views_in_nested_derivatives(name):
+    def f(x):
+        y = x * x
+        WRITTEN[name](y)
+        return (y * y).sum()
+
+    x = fl.tensor([0.5, -0.8, 1.1, 0.7], dtype=fl.float64)
+    v = fl.tensor([1.0, -0.5, 0.3, 2.0], dtype=fl.float64)
+    product = hessian(f)(x) @ v
+    assert_near(jvp(grad(f), (x,), (v,))[1], product)
+    assert_near(grad(lambda x: jvp(f, (x,), (v,))[1])(x), product)
+    assert_near(jvp(lambda x: jvp(f, (x,), (v,))[1], (x,), (v,))[1], product @ v)
+    assert_near(jacfwd(grad(f))(x) @ v, product)
+    assert_near(jacrev(jacfwd(f))(x) @ v, product)
+    both = fl.stack([x, x / 2])
+    assert_near(vmap(lambda x: jvp(f, (x,), (v,))[1])(both), fl.stack([jvp(f, (a,), (v,))[1] for a in both]))

@@ -251,3 +251,70 @@ def test_types_of_samples_are_those_of_their_elements():
     assert fl.equal(fl.func.vmap(fl.nn.functional.mse_loss)(fl.ones(2, 3), 3 * wide), fl.tensor([4.0, 4.0], dtype=fl.float64))
     y, tangent = fl.func.jvp(lambda o: fl.ones(3).to(o) * o, (wide[0],), (wide[1],))
     assert y.dtype is fl.float64 and fl.equal(tangent, wide[1])
+
+
+ONE = fl.tensor(1)
+WITH_WHOLE_NUMBERS = {  # integers take their axes away before tensors are placed
+    "before": lambda x: x[0, :, [0, 2, 1]],
+    "before, with a new axis": lambda x: x[0, None, :, [0, 1]],
+    "behind": lambda x: x[[0, 1], :, 0],
+    "in a tensor": lambda x: x[ONE, :, fl.tensor([0, 1])],
+    "between": lambda x: x[:, [0, 1], 0, fl.tensor([2, 1])],
+    "beside tensors that are apart": lambda x: x[fl.tensor([0, 1]), 0, :, [1, 0]],
+    "tensors of each sample": lambda x: x[1, :, x[0, 0, :2, 0].long() % 3],
+    "a mask": lambda x: x[0, :, fl.tensor([True, False, True])],
+}
+
+
+@pytest.mark.parametrize("name", WITH_WHOLE_NUMBERS)
+def test_whole_numbers_beside_tensors_in_an_index(name):
+    f, x = WITH_WHOLE_NUMBERS[name], 3 * numbers(BATCH, 2, 4, 3, 5)
+
+    def written(a):
+        y = a * 2
+        y[1, :, fl.tensor([0, 2]) if name != "in a tensor" else ONE] = a[0, :, :1, 0].unsqueeze(1) if name != "in a tensor" else 0.0
+        return y
+
+    assert fl.equal(vmap(f)(x), fl.stack([f(a) for a in x]))
+    assert fl.equal(vmap(grad(lambda a: f(a).square().sum()))(x), fl.stack([grad(lambda a: f(a).square().sum())(a) for a in x]))
+    assert fl.equal(vmap(written)(x), fl.stack([written(a) for a in x]))
+
+
+MIXED = {  # weights may be wider than what they scale
+    "layer_norm": lambda x, w: F.layer_norm(x.transpose(-1, -2), (4,), w, w),
+    "rms_norm": lambda x, w: F.rms_norm(x.transpose(-1, -2), (4,), w),
+    "group_norm": lambda x, w: F.group_norm(x, 2, w, w),
+    "instance_norm": lambda x, w: F.instance_norm(x, weight=w, bias=w),
+    "batch_norm": lambda x, w: F.batch_norm(x, None, None, w, w, True),
+    "batch_norm of weights": lambda x, w: F.batch_norm(x, fl.zeros(4), fl.ones(4), w, w),
+    "batch_norm of numbers": lambda x, w: F.batch_norm(x, fl.zeros(4), fl.ones(4)) * w.bfloat16()[:, None],
+    "prelu": F.prelu,
+    "cross_entropy": lambda x, w: F.cross_entropy(x, fl.tensor([[0, 1, 3], [2, 2, 0]]), w),
+    "nll_loss": lambda x, w: F.nll_loss(x, fl.tensor([[0, 1, 3], [2, 2, 0]]), w),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_results_have_the_type_of_what_is_scaled(name):
+    f, x, w = MIXED[name], numbers(2, 4, 3).bfloat16(), numbers(4).exp().float()
+    expected = f(x, w)
+    assert expected.dtype is fl.bfloat16
+    for dims in ((0, 0), (0, None), (None, 0)):
+        found = vmap(f, dims)(*(t if d is None else fl.stack([t, t]) for t, d in zip((x, w), dims)))
+        assert found.dtype is fl.bfloat16
+        assert_near(found[1].float(), expected.float(), scale=1e5)
+    for y in (*jvp(lambda x: f(x, w), (x,), (x,)), *jvp(lambda w: f(x, w), (w,), (w,))):
+        assert y.dtype is fl.bfloat16
+
+
+def test_lines_that_are_named_twice_are_filled_once():
+    x, values, c = numbers(BATCH, 3, 2), numbers(BATCH), numbers(3, 2)
+    for index in (fl.tensor([2, 0, 2]), fl.tensor([-1, 2])):
+
+        def f(a, v, index=index):
+            return fl.index_fill(a, 0, index, v)
+
+        assert fl.equal(vmap(f)(x, values), fl.stack([f(a, v) for a, v in zip(x, values)]))
+        slope = grad(lambda a, v, f=f: (f(a, v) * c).sum(), (0, 1))
+        for found, expected in zip(vmap(slope)(x, values), zip(*(slope(a, v) for a, v in zip(x, values)))):
+            assert_near(found, fl.stack(expected))

@@ -37,7 +37,12 @@ def _without_tangents(x: Any) -> Any:
     return x
 
 
-def _affine(y: Any, weight: Any, bias: Any, axes: tuple[int, ...] | None = None) -> Any:
+def typed(y: Any, x: Any) -> Any:
+    """y in the element type of x, which fused ops have however wide their weights are."""
+    return y if dtype_of(y) is dtype_of(x) else ops.cast(y, dtype_of(x))
+
+
+def affine(y: Any, weight: Any, bias: Any, axes: tuple[int, ...] | None = None) -> Any:
     """y * weight + bias, of which the axes are given another shape first."""
     for part, op in ((weight, ops.mul), (bias, ops.add)):
         if part is not None:
@@ -52,13 +57,13 @@ def _normal(x: Any, axes: tuple[int, ...], eps: float) -> Any:
 
 
 def _layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    return _affine(_normal(x, _last_axes(normalized_shape), eps), weight, bias)
+    return typed(affine(_normal(x, _last_axes(normalized_shape), eps), weight, bias), x)
 
 
 def _rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
     small = finfo(dtype_of(x)).eps if eps is None else eps
     size = ops.rsqrt(ops.add(ops.mean(ops.square(x), _last_axes(normalized_shape), True), small))
-    return _affine(ops.mul(x, size), weight, None)
+    return typed(affine(ops.mul(x, size), weight, None), x)
 
 
 def _last_axes(normalized_shape: Any) -> tuple[int, ...]:
@@ -70,12 +75,12 @@ def _group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, e
     if len(shape) < 2 or shape[1] % num_groups:
         return NotImplemented  # the op's own error
     grouped = ops.reshape(x, (shape[0], num_groups, math.prod(shape[1:]) // num_groups))
-    return _affine(ops.reshape(_normal(grouped, (2,), eps), shape), weight, bias, _by_channel(x))
+    return typed(affine(ops.reshape(_normal(grouped, (2,), eps), shape), weight, bias, _by_channel(x)), x)
 
 
 def _instance_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     axes = tuple(range(2, len(shape_of(x))))
-    return _affine(_normal(x, axes, eps), weight, bias, _by_channel(x)) if axes else NotImplemented
+    return typed(affine(_normal(x, axes, eps), weight, bias, _by_channel(x)), x) if axes else NotImplemented
 
 
 def _by_channel(x: Any) -> tuple[int, ...]:
@@ -98,7 +103,7 @@ def _batch_norm(
     else:
         scale = ops.rsqrt(ops.add(running_var, eps))
         y = ops.mul(ops.sub(x, ops.reshape(running_mean, channels)), ops.reshape(scale, channels))
-    return _affine(y, weight, bias, channels)
+    return typed(affine(y, weight, bias, channels), x)
 
 
 def _cross_entropy(
@@ -110,20 +115,20 @@ def _cross_entropy(
     weights = None if weight is None else ops.reshape(weight, (-1, *(1,) * (len(shape_of(x)) - axis - 1)))
     if dtype_of(target).is_floating_point:
         wanted = ops.add(ops.mul(target, 1 - label_smoothing), label_smoothing / classes)
-        loss = ops.neg(ops.sum(_affine(ops.mul(scores, wanted), weights, None), (axis,)))
-        return _reduced(loss, reduction, math.prod(shape_of(loss)))
+        loss = ops.neg(ops.sum(affine(ops.mul(scores, wanted), weights, None), (axis,)))
+        return typed(_reduced(loss, reduction, math.prod(shape_of(loss))), scores)
     loss, share, counted = _of_classes(scores, target, weight, ignore_index)
     if label_smoothing:
-        everywhere = ops.where(counted, ops.neg(ops.sum(_affine(scores, weights, None), (axis,))), 0.0)
+        everywhere = ops.where(counted, ops.neg(ops.sum(affine(scores, weights, None), (axis,))), 0.0)
         loss = ops.add(ops.mul(loss, 1 - label_smoothing), ops.mul(everywhere, label_smoothing / classes))
-    return _reduced(loss, reduction, ops.sum(share))
+    return typed(_reduced(loss, reduction, ops.sum(share)), scores)
 
 
 def _nll_loss(x: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100) -> Any:
     if weight is None:
         return NotImplemented
     loss, share, _ = _of_classes(x, target, weight, ignore_index)
-    return _reduced(loss, reduction, ops.sum(share))
+    return typed(_reduced(loss, reduction, ops.sum(share)), x)
 
 
 def _of_classes(scores: Any, target: Any, weight: Any, ignore_index: int) -> tuple[Any, Any, Any]:

@@ -217,6 +217,8 @@ class DualLevel(Level):
             x._tangent = ops.copy_(ops.empty_like(like), t)  # so that what is a view of the primal is none by a copy of the tangent
         elif not x._family and not x._owned:
             x._tangent = ops.clone(t)
+        if not x._family and isinstance(x._primal, Wrapped):
+            x._tangent = ops.add(x._tangent, ops.zeros_like(x._primal))  # what is written belongs to the levels of the primal, too
         x._family = True
 
     def _joined(self, result: Any, tangent: Any, family: bool = False) -> Any:
@@ -321,6 +323,9 @@ class DualLevel(Level):
             call_of(name)(x._primal, *args[1:], **kwargs)
             tangent = ops.zeros_like(x._tangent)
         else:
+            given = [part for part in (*args, *kwargs.values()) if isinstance(part, Tensor)]
+            if _C.is_grad_enabled() and any(map(_has_gradient, plain_parts(given))):
+                args = (self.dual(ops.clone(x._primal), ops.clone(x._tangent)), *args[1:])  # what a graph saves is not written to
             result = call_of(name[:-1])(*args, **kwargs)
             ops.copy_(x._primal, self.primal(result))
             t = self.tangent(result)

@@ -45,10 +45,17 @@ def _getitem(level: BatchLevel, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 
 def _adjacent(items: tuple[Any, ...]) -> bool:
-    """True where tensors and lists stand side by side, so that their axes stay where they are."""
-    at = [i for i, item in enumerate(items) if isinstance(item, (Tensor, list)) or (_is_int(item) and not isinstance(item, bool))]
-    fancy = [i for i in at if not _is_int(items[i])]
-    return not any(isinstance(item, bool) for item in items) and bool(fancy) and at == list(range(at[0], at[-1] + 1))
+    """True where tensors and lists stand side by side, so that their axes stay where they are. Integers take their axes away first."""
+    left = [item for item in items if not _is_whole(item)]
+    fancy = [i for i, item in enumerate(left) if isinstance(item, (Tensor, list))]
+    return not any(isinstance(item, bool) for item in items) and bool(fancy) and fancy == list(range(fancy[0], fancy[-1] + 1))
+
+
+def _is_whole(item: Any) -> bool:
+    """True for an integer, or one in a tensor without axes."""
+    if isinstance(item, Tensor):
+        return shape_of(item) == () and dtype_of(item) not in (_C.bool, _C.uint8)
+    return _is_int(item)
 
 
 class _Places(NamedTuple):
@@ -64,8 +71,8 @@ class _Places(NamedTuple):
 
 def _places(level: BatchLevel, x: Tensor, items: Sequence[Any]) -> _Places | None:
     """Of an index in which tensors differ between samples, or stand where no plain one can; None where it is of another kind."""
-    items = [ops.full((), int(item), dtype=_C.int64) if _is_int(item) else _listed(item) for item in items]
-    if not all(item is None or item is Ellipsis or isinstance(item, (slice, Tensor)) for item in items):
+    items = [_listed(item) for item in items]
+    if not all(item is None or item is Ellipsis or isinstance(item, (slice, Tensor)) or _is_int(item) for item in items):
         return None
     spread: list[Any] = []
     for item in items:
@@ -82,15 +89,20 @@ def _places(level: BatchLevel, x: Tensor, items: Sequence[Any]) -> _Places | Non
         spread[at : at + 1] = missing
     else:
         spread += missing
-    fancy = [i for i, item in enumerate(spread) if isinstance(item, Tensor)]
-    if not fancy or given > len(shape_of(x)):
+    if given > len(shape_of(x)):
         return None
-    value = level.full(x)[(slice(None), *(slice(None) if i in fancy else item for i, item in enumerate(spread)))]
+    value = level.full(x)[(slice(None), *(slice(None) if isinstance(item, Tensor) else item for item in spread))]
+    spread = [item for item in spread if not _is_int(item)]
+    fancy = [i for i, item in enumerate(spread) if isinstance(item, Tensor)]
+    if not fancy:
+        return None
     tensors = [spread[i] for i in fancy]
     rank = max(len(shape_of(t)) for t in tensors)
     others = [i for i in range(len(spread)) if i not in fancy]
     samples = ops.view(ops.arange(level.size), (level.size, *(1,) * rank))
-    first = fancy[0] if fancy == list(range(fancy[0], fancy[-1] + 1)) else 0
+    left = [item for item in spread if not _is_whole(item)]  # among which the axes of the index have their place
+    wide = [i for i, item in enumerate(left) if isinstance(item, Tensor)]
+    first = wide[0] if wide and wide == list(range(wide[0], wide[-1] + 1)) else 0
     # What is picked is [batch, *index, *others]; the axes of the index stand where the first tensor stood.
     named, behind = list(range(1, rank + 1)), list(range(rank + 1, rank + 1 + len(others)))
     shown = (0, *behind[:first], *named, *behind[first:])
@@ -292,7 +304,7 @@ def _register_along(name: str, in_place: bool) -> None:
         if not own:
             given = {k: level.full(v) if k == "source" else v for k, v in given.items()}
             return getattr(ops, shown)(level.full(x), at, index, **given)
-        count, places = shape_of(x)[at - 1], shape_of(index)[0]
+        count = shape_of(x)[at - 1]
         value = _one_axis(level, x, at)
         flat = ops.reshape(_shifted(level, index, count), (-1,))
         if "source" in given:
@@ -300,9 +312,10 @@ def _register_along(name: str, in_place: bool) -> None:
                 return NotImplemented
             given["source"] = _one_axis(level, given["source"], at)
         elif level.holds(given["value"]):
-            fill = ops.view(given.pop("value")._value, (level.size, *(1,) * rank)).to(dtype_of(x))
-            fill = ops.expand(fill, (level.size, places, *shape_of(value)[1:]))
-            return _own_axes(level, ops.index_copy(value, 0, flat, ops.reshape(fill, (-1, *shape_of(value)[1:]))), at)
+            lines = (-1, *(1,) * (rank - 1))  # a line that is named twice is filled once, which the gradient shows
+            named = ops.index_fill(ops.zeros((level.size * count,), dtype=_C.bool), 0, flat, True)
+            fill = ops.expand(ops.unsqueeze(given["value"]._value.to(dtype_of(x)), 1), (level.size, count))
+            return _own_axes(level, ops.where(ops.reshape(named, lines), ops.reshape(fill, lines), value), at)
         return _own_axes(level, getattr(ops, name)(value, 0, flat, **given), at)
 
     rule(shown)(along)

@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau._C import Tensor, ops
 from flambeau.func._batched import BatchLevel, composed, rule
-from flambeau.func._compositions import COMPOSITIONS, attention
+from flambeau.func._compositions import COMPOSITIONS, affine, attention, typed
 from flambeau.func._levels import dtype_of, shape_of
 from flambeau.func._tree import tree_map
 
@@ -41,11 +41,8 @@ for _name, _axes in {
 
 
 def _scaled(y: Any, weight: Tensor | None, bias: Tensor | None, axes: tuple[int, ...] | None = None) -> Any:
-    """y * weight + bias, of which the axes are given another shape first."""
-    for part, op in ((weight, ops.mul), (bias, ops.add)):
-        if part is not None:
-            y = op(y, part if axes is None else ops.reshape(part, axes))
-    return y
+    """y * weight + bias in the type of y, of which the axes are given another shape first."""
+    return typed(affine(y, weight, bias, axes), y)
 
 
 def _register_trailing(name: str) -> None:
@@ -218,7 +215,7 @@ def _prelu(x: Any, weight: Any) -> Any:
     rank = len(shape_of(x))
     count = math.prod(shape_of(weight))
     slope = ops.reshape(weight, (-1, *(1,) * (rank - 2)) if rank >= 2 and count > 1 else () if count == 1 else (-1,))
-    return ops.where(ops.gt(x, 0), x, ops.mul(x, slope))
+    return ops.where(ops.gt(x, 0), x, typed(ops.mul(x, slope), x))
 
 
 def _beyond(at: Tensor, index: Tensor, count: int, all_of_them: int) -> Tensor:

@@ -236,9 +236,11 @@ def _diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     if len(parts) > 1 and n:
         x = ops.cat(parts, dim)
     less = ops.ne if dtype_of(x) is _C.bool else ops.sub
-    for _ in range(min(n, shape_of(x)[dim])):  # then nothing is left
-        count = shape_of(x)[dim]
-        x = less(ops.narrow(x, dim, min(1, count), max(count - 1, 0)), ops.narrow(x, dim, 0, max(count - 1, 0)))
+    whole = shape_of(x)[dim]
+    if n >= max(whole, 1):
+        return ops.narrow(x, dim, 0, 0)
+    for count in range(whole - 1, whole - 1 - n, -1):
+        x = less(ops.narrow(x, dim, 1, count), ops.narrow(x, dim, 0, count))
     return x
 
 
