@@ -110,25 +110,29 @@ struct SavedVisitor {
 // input gets the real part.
 struct Fit {
   bool needed = false;
+  bool noted = false;
   bool any_shape = false;
   DType dtype{};
   Dims sizes;
   void note(const Tensor& x, const Tensor& y) {
-    if (!x.defined() || (x.dtype() == y.dtype() && x.sizes() == y.sizes())) return;
-    needed = true;
+    if (!x.defined()) return;
+    noted = true;
     dtype = x.dtype();
-    sizes = x.sizes();
+    any_shape = x.sizes() == y.sizes();
+    if (!any_shape) sizes = x.sizes();
+    needed = !any_shape || dtype != y.dtype();
   }
   void note_type(const Tensor& x, const Tensor& y) {
-    if (!x.defined() || x.dtype() == y.dtype()) return;
-    needed = true;
+    if (!x.defined()) return;
+    noted = any_shape = true;
     dtype = x.dtype();
-    any_shape = true;
+    needed = dtype != y.dtype();
   }
   void note(const Operand& x, const Tensor& y) {
     if (x.is_tensor()) note(x.tensor(), y);
   }
-  Tensor apply(Tensor grad) const { return needed && grad.defined() ? fitted(std::move(grad)) : grad; }
+  // A formula may promote by another operand, also where the result has x's type (`x.mul_(y)`).
+  Tensor apply(Tensor grad) const { return grad.defined() && (needed || (noted && grad.dtype() != dtype)) ? fitted(std::move(grad)) : grad; }
 
  private:
   Tensor fitted(Tensor grad) const;

@@ -128,17 +128,25 @@ Tensor sgn_complex(const Tensor& x) {
   return op::masked_fill(op::div(x, op::masked_fill(size, zero, Scalar(1))), zero, Scalar(0));
 }
 
+namespace {
+// The base as formulas have what is saved, conjugated: a real one, too, as one below 0 then lies on the other side of the logarithm's cut.
+Tensor conjugated_base(const Operand& a, const Tensor& like) {
+  const Tensor t = as_tensor(a);
+  return is_complex(t.dtype()) ? t : op::conj_physical(complex_like(t, like));
+}
+}  // namespace
+
 Tensor pow_backward_base_complex(const Tensor& dy, const Operand& a, const Operand& b) {
   const Tensor less = b.is_tensor() ? op::sub(b, Scalar(1)) : Tensor();
   const Scalar number = b.is_tensor() ? Scalar() : Scalar::complex(b.number().as_double() - 1, b.number().imaginary());
-  const Tensor slope = op::mul(op::mul(dy, b), op::pow(a, b.is_tensor() ? Operand(less) : Operand(number)));
+  const Tensor slope = op::mul(op::mul(dy, b), op::pow(conjugated_base(a, dy), b.is_tensor() ? Operand(less) : Operand(number)));
   return b.is_tensor() || b.number().as<bool>() ? op::where(op::ne(as_tensor(b), Scalar(0)), slope, Scalar(0)) : op::zeros_like(slope);
 }
 
 Tensor pow_backward_exponent_complex(const Tensor& dy, const Operand& a, const Operand& b, const Tensor& y) {
   const Tensor base = as_tensor(a), exponent = as_tensor(b);
   const Tensor flat = op::logical_and(op::eq(base, Scalar(0)), op::ge(op::real(exponent), Scalar(0)));
-  return op::masked_fill(op::mul(dy, op::mul(y, op::log(complex_like(base, y)))), flat, Scalar(0));
+  return op::masked_fill(op::mul(dy, op::mul(y, op::log(conjugated_base(a, y)))), flat, Scalar(0));
 }
 
 Tensor silu_complex(const Tensor& x) { return op::mul(x, op::sigmoid(x)); }

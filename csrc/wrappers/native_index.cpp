@@ -4,6 +4,7 @@
 #include "wrappers/native.h"
 #include "wrappers/shapes.h"
 #include "wrappers/wrap.h"
+#include "op/constant_pad.h"
 #include "op/add.h"
 #include "op/arange.h"
 #include "op/cast.h"
@@ -275,9 +276,26 @@ std::vector<Tensor> where(const Tensor& cond) {
 
 Tensor msort(const Tensor& x) { return std::get<0>(op::sort(x, 0)); }
 
+Tensor scatter_src_backward(const Tensor& dy, int64_t dim, const Tensor& index, IntList shape) {
+  const Tensor part = op::gather(dy, dim, index);
+  if (index.sizes() == Dims(shape)) return part;
+  Dims pad;  // what no index has came to nothing
+  for (int i = index.ndim() - 1; i >= 0; --i) pad.push_back(0), pad.push_back(shape[static_cast<size_t>(i)] - index.size(i));
+  return op::constant_pad(part, pad);
+}
 std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& dy, const Tensor& x, int64_t dim, const Tensor& index,
                                                    const Tensor& src, std::string_view reduce, bool include_self,
                                                    const Tensor& count, const Tensor& y) {
+  if (src.sizes() != index.sizes()) {
+    Tensor read = src;
+    Dims pad;
+    for (int i = index.ndim() - 1; i >= 0; --i) {
+      read = op::narrow(read, i, 0, index.size(i));
+      pad.push_back(0), pad.push_back(src.size(i) - index.size(i));
+    }
+    const auto [dx, ds] = scatter_reduce_backward(dy, x, dim, index, read, reduce, include_self, count, y);
+    return {dx, op::constant_pad(ds, pad)};
+  }
   Tensor dx = dy, ds;
   if (reduce == "sum") {
     ds = op::gather(dy, dim, index);

@@ -7,20 +7,27 @@
 
 #include "autograd/meta.h"
 #include "base/error.h"
+
 #include "wrappers/checks_linalg.h"
 #include "wrappers/checks_nn.h"
 #include "wrappers/native.h"
+#include "wrappers/wrap.h"
 #include "op/reshape.h"
+#include "op/abs.h"
 #include "op/add.h"
+#include "op/amax.h"
 #include "op/argsort.h"
 #include "op/bmm.h"
+#include "op/cast.h"
 #include "op/cat.h"
+#include "op/diagonal.h"
 #include "op/div.h"
 #include "op/eq.h"
 #include "op/expand.h"
 #include "op/eye.h"
 #include "op/gather.h"
 #include "op/linalg_cofactor.h"
+#include "op/linalg_det.h"
 #include "op/linalg_inv_ex.h"
 #include "op/linalg_keep_triangle.h"
 #include "op/linalg_lu_factor_ex.h"
@@ -30,14 +37,17 @@
 #include "op/linalg_pivot_order.h"
 #include "op/linalg_reflectors.h"
 #include "op/linalg_solve_factored.h"
+#include "op/linalg_svd.h"
 #include "op/linalg_triangle.h"
 #include "op/masked_fill.h"
 #include "op/matmul.h"
 #include "op/mul.h"
 #include "op/narrow.h"
+#include "op/ne.h"
 #include "op/ones_like.h"
 #include "op/neg.h"
 #include "op/outer.h"
+#include "op/prod.h"
 #include "op/squeeze.h"
 #include "op/sub.h"
 #include "op/sum.h"
@@ -45,6 +55,7 @@
 #include "op/tril.h"
 #include "op/triu.h"
 #include "op/unsqueeze.h"
+#include "op/where.h"
 #include "op/zeros_like.h"
 
 namespace fl::native {
@@ -230,8 +241,36 @@ Tensor linalg_lu_solve(const Tensor& LU, const Tensor& pivots, const Tensor& B, 
   return left ? x : turned(x);
 }
 
+namespace {
+// The derivative of the cofactors of real matrices in the direction dy, at any rank. Those of A = U S V^T are det(U) det(V^T) U C V^T for the
+// diagonal C of the products of all singular values but one; in the direction E = U^T dy V they change by the products of all but two, P:
+// diag(P diag(E)) - P * E^T.
+Tensor cofactor_derivative(const Tensor& dy, const Tensor& A) {
+  const auto [U, S, Vt] = op::linalg_svd(A);
+  const Tensor one = op::eye(A.size(-1), std::nullopt, S.dtype(), S.device()), rest = op::sub(Scalar(1), one);
+  const Tensor neither = op::mul(op::unsqueeze(rest, 1), rest);  // [i, j, k]: 1 where k is neither i nor j
+  const Tensor factors = op::where(op::ne(neither, Scalar(0)), op::unsqueeze(op::unsqueeze(S, -2), -2), Scalar(1));
+  const Tensor products = op::mul(op::prod(factors, Dims{-1}), rest);
+  const Tensor E = op::matmul(op::matmul(turned(U), dy), turned(Vt));
+  const Tensor line = op::matmul(products, op::unsqueeze(op::diagonal(E, 0, -2, -1), -1));
+  const Tensor change = op::sub(op::mul(line, one), op::mul(products, turned(E)));
+  const Tensor sign = op::unsqueeze(op::unsqueeze(op::mul(op::linalg_det(U), op::linalg_det(Vt)), -1), -1);
+  return op::mul(sign, op::matmul(op::matmul(U, change), Vt));
+}
+// Whether half of the digits of some inverse are lost, or all.
+bool nearly_singular(const Tensor& A, const Tensor& inverse) {
+  if (A.is_meta() || A.numel() == 0) return false;
+  graph::note_read("whether a matrix is singular");
+  const NoGrad off;
+  const Tensor condition = op::cast(op::mul(op::amax(op::abs(A)), op::amax(op::abs(inverse))), DType::Float64);
+  return !(*condition.data<double>() * static_cast<double>(A.size(-1)) < (A.dtype() == DType::Float64 ? 0x1p26 : 0x1p12));
+}
+}  // namespace
+
 Tensor linalg_cofactor_backward(const Tensor& dy, const Tensor& A) {
-  const Tensor z = turned(std::get<0>(op::linalg_inv_ex(A))), c = op::linalg_cofactor(A);
+  const Tensor inverse = std::get<0>(op::linalg_inv_ex(A));
+  if (nearly_singular(A, inverse)) return cofactor_derivative(dy, A);
+  const Tensor z = turned(inverse), c = op::linalg_cofactor(A);
   const Tensor both = op::sum(op::mul(dy, z), Dims{-2, -1}, true);
   return op::sub(op::mul(both, c), op::matmul(c, op::matmul(turned(dy), z)));
 }

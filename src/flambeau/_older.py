@@ -210,8 +210,8 @@ def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: int, padding_m
     from flambeau.nn import functional as F
 
     for name, mode in (("interpolation_mode", interpolation_mode), ("padding_mode", padding_mode)):
-        if mode not in (0, 1, 2):
-            raise _C.ArgumentError(f"grid_sampler: {name} = {mode}; expected 0, 1 or 2")
+        if not isinstance(mode, int) or mode not in (0, 1, 2):
+            raise _C.ArgumentError(f"grid_sampler: {name} = {mode!r}; expected 0, 1 or 2")
     return F.grid_sample(input, grid, _SAMPLING[interpolation_mode], _BEYOND[padding_mode], align_corners)
 
 

@@ -1497,6 +1497,12 @@ def scatter_reduce_(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce
     """x with src combined into it at index along dim by sum, prod, mean, amax or amin. (x is `input`.) Gradients: `x, src`."""
 def scatter_reduce_backward(input: Tensor, x: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: str, include_self: _bool, count: Tensor, y: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Gradients of scatter_reduce."""
+@overload
+def scatter_src_backward(input: Tensor, dim: _int, index: Tensor, *shape: _int, out: Tensor | None = ...) -> Tensor:
+    """Gradient of what scatter and scatter_add read, of that shape, of which the index may leave a part."""
+@overload
+def scatter_src_backward(input: Tensor, dim: _int, index: Tensor, shape: Sequence[_int] | _int, *, out: Tensor | None = ...) -> Tensor:
+    """Gradient of what scatter and scatter_add read, of that shape, of which the index may leave a part."""
 def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: _bool = ..., right: _bool = ..., side: str | None = ..., sorter: Tensor | None = ..., out: Tensor | None = ...) -> Tensor:
     """Where values would be inserted to keep the last axis sorted: before equals, or after with right (side='right'). sorter: what puts the last axis of an unsorted sequence in order, as argsort returns it. Shape: sorted_sequence [..., N] and values [..., M], or sorted_sequence [N] and any values; y as values. (values is `input`.)"""
 def searchsorted_rows(input: Tensor, values: Tensor, *, out_int32: _bool = ..., right: _bool = ..., out: Tensor | None = ...) -> Tensor:

@@ -1,11 +1,15 @@
 #include "backend/onednn/cache.h"
 
+#include <sys/mman.h>
+
 #include <cstring>
 #include <list>
 #include <unordered_map>
 
 #include "base/fork_mutex.h"
 #include "base/isa.h"
+#include "base/error.h"
+#include "storage/allocator.h"
 #include "storage/prepared.h"
 
 namespace fl::onednn {
@@ -32,6 +36,22 @@ std::shared_ptr<const Primitive>* find(Cache& c, const Key& key) {
 }
 
 Tensor bytes(size_t n) { return empty(Dims{static_cast<int64_t>(n)}, DType::UInt8); }
+
+// Note [Room for code]
+// oneDNN's kernels are code that it writes when a primitive is made. Where no address is left for one (`ulimit -v`), oneDNN 3.2 goes on without it,
+// and jumps to nothing when it is wanted. So there has to be room for many before it is asked.
+bool has_room() {
+  constexpr size_t kRoom = size_t{64} << 20;
+  void* p = mmap(nullptr, kRoom, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return false;
+  munmap(p, kRoom);
+  return true;
+}
+void require_room() {
+  if (has_room()) return;
+  host_allocator().empty_cache();
+  if (!has_room()) raise<OutOfMemory>("out of memory (DefaultCPUAllocator: can't allocate memory): no 64 MiB of addresses are left for a kernel of oneDNN (ulimit -v)");
+}
 
 const dnnl::cpu_isa effective_isa = dnnl::get_effective_cpu_isa();
 bool at_least(dnnl::cpu_isa wanted) { return (static_cast<int>(effective_isa) & static_cast<int>(wanted)) == static_cast<int>(wanted); }
@@ -71,6 +91,7 @@ std::shared_ptr<const Primitive> cached(const Entry& entry, const Key& key, cons
     const std::lock_guard lock(c.mutex);
     if (auto* found = find(c, key)) return *found;
   }
+  require_room();
   std::shared_ptr<const Primitive> made;
   try {
     auto p = std::make_shared<Primitive>();

@@ -206,7 +206,8 @@ class Distribution:
         if isinstance(sample_shape, str) or not isinstance(sample_shape, Iterable):
             name = type(self).__name__
             raise TypeError(f"{name}: sample_shape = {sample_shape!r} is a {type(sample_shape).__name__}; expected a tuple of sizes")
-        return size(sample_shape)
+        sizes: Any = sample_shape
+        return size(sizes)
 
     def _validate_sample(self, value: Tensor) -> None:
         """Refuses values whose shape or elements are none of this distribution's draws."""

@@ -1,0 +1,79 @@
+"""Derivatives where formulas have a case of their own: cuts, singular matrices, what an index leaves out, types that mix."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as fl
+from flambeau.autograd import gradcheck, gradgradcheck
+
+F64, C128 = fl.float64, fl.complex128
+
+
+def test_powers_of_negative_numbers_by_complex_ones():
+    z = fl.tensor([0.3 + 0.4j, -1.2 - 0.7j], dtype=C128, requires_grad=True)
+    y = fl.tensor([-0.7, -2.0], dtype=F64, requires_grad=True)
+    got = fl.autograd.grad((y**z).real.sum(), (y, z))
+    base = y.detach().to(C128).requires_grad_()
+    want = fl.autograd.grad((base**z).real.sum(), (base, z))
+    assert fl.allclose(got[0], want[0].real) and fl.allclose(got[1], want[1])
+    for number in (-2.0, 1 + 2j, -1.5 - 0.5j, 2):
+        alike = fl.autograd.grad((fl.tensor(number, dtype=C128) ** z).real.sum(), z)[0]
+        assert fl.allclose(fl.autograd.grad((number**z).real.sum(), z)[0], alike)
+
+
+@pytest.mark.parametrize("exponent", [-2, -2.0, 0, 1, 3])
+def test_whole_powers_of_complex_numbers(exponent):
+    z = fl.tensor([1 + 2j, 0.5 - 1j], dtype=C128, requires_grad=True)
+    assert fl.allclose(z**exponent, z ** complex(exponent))
+    assert gradcheck(lambda t: t**exponent, (z,)) and gradgradcheck(lambda t: t**exponent, (z,))
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+def test_second_derivatives_of_determinants_of_any_rank(rank):
+    fl.manual_seed(rank)
+    a = (fl.randn(2, 3, 3, dtype=F64) * (fl.arange(3) < rank)) @ fl.randn(2, 3, 3, dtype=F64)
+    assert gradgradcheck(fl.linalg.det, (a.requires_grad_(),))
+
+
+@pytest.mark.parametrize("how", ["scatter", "scatter_add", "sum", "mean", "amax", "amin", "prod"])
+def test_what_no_index_names_has_no_gradient(how):
+    src = fl.tensor([[2.0, 5.0, 7.0], [3.0, 1.0, 4.0], [9.0, 8.0, 6.0]], dtype=F64, requires_grad=True)
+    index = fl.tensor([[1, 0], [0, 1]])
+
+    def f(src):
+        x = fl.ones(2, 4, dtype=F64)
+        if how.startswith("scatter"):
+            return getattr(x, how)(1, index, src * 2)
+        return x.scatter_reduce(1, index, src * 2, how)
+
+    assert gradcheck(f, (src,)) and gradgradcheck(f, (src,))
+    (direct,) = fl.autograd.grad(f(src).sum(), src)
+    assert direct.shape == src.shape and direct[2].eq(0).all() and direct[:, 2].eq(0).all() and (how == "amin" or direct[:2, :2].ne(0).all())
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda y, w: y.mul_(w),
+        lambda y, w: y.div_(w),
+        lambda y, w: y.atan2_(w),
+        lambda y, w: y.lerp_(w.bfloat16(), 0.5),
+        lambda y, w: y.addcmul_(w, w),
+    ],
+)
+def test_gradients_of_what_is_written_to_have_its_type(write):
+    x = fl.ones(3, dtype=fl.bfloat16, requires_grad=True)
+    seen = []
+    y = x.clone()
+    y.register_hook(lambda g: seen.append(g.dtype))
+    y = y * 1
+    write(y, fl.tensor([1.5, 2.5, 3.5]))
+    (g,) = fl.autograd.grad(y.float().sum(), x)
+    assert g.dtype is fl.bfloat16 and seen == [fl.bfloat16]
+
+
+def test_deviations_of_equal_numbers_do_not_move():
+    for f in (lambda x: x.std(), lambda x: fl.std_mean(x)[0]):
+        assert fl.func.jvp(f, (fl.ones(3),), (fl.tensor([1.0, 2.0, 4.0]),))[1] == 0
+        assert fl.func.grad(f)(fl.ones(3)).eq(0).all()
