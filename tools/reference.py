@@ -41,6 +41,7 @@ MODULES = (
     "flambeau.library", "flambeau.serialization", "flambeau.profiler", "flambeau.datasets", "flambeau.testing", "flambeau.overrides",
     "flambeau.random", "flambeau.quasirandom", "flambeau.multiprocessing", "flambeau.futures", "flambeau.monitor", "flambeau.jit",
     "flambeau.hub", "flambeau.ao.quantization", "flambeau.cuda", "flambeau.cpu", "flambeau.accelerator", "flambeau.distributed",
+    "flambeau.distributed.checkpoint", "flambeau.distributed.checkpoint.state_dict",
     "flambeau.export", "flambeau.onnx", "flambeau.array_api", "flambeau.array_api.linalg", "flambeau.array_api.fft",
     "flambeau.backends.winograd",
 )  # fmt: skip

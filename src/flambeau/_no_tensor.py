@@ -221,6 +221,48 @@ def explain(error: Exception, function: Callable[..., Any], args: Sequence[Any],
         raise found from None
 
 
+class _LateSignature:
+    """The signature of a function, read when somebody asks. `inspect.getfullargspec` asks a wrapper itself, and not what it wraps.
+
+    It says that it is an `inspect.Signature`, which importing flambeau does not import.
+    """
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def _real(self) -> Any:
+        import inspect
+
+        return inspect.signature(self._function)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self._real())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real(), name)
+
+    def __str__(self) -> str:
+        return str(self._real())
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        return self._real() == (other._real() if type(other) is _LateSignature else other)  # type: ignore[no-any-return]
+
+    def __hash__(self) -> int:
+        return hash(self._real())
+
+
+def _shows(wrapper: Any, function: Any) -> Any:
+    """The wrapper, which takes what the function takes."""
+    if isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__"):
+        wrapper.__signature__ = _LateSignature(function)
+    return wrapper
+
+
 def wants_tensors(function: F) -> F:
     """Decorator, for functions that are long beside the call of a wrapper: what is no tensor, or no number, is named.
 
@@ -240,7 +282,7 @@ def wants_tensors(function: F) -> F:
             explain(error, function, args, kwargs)
             raise
 
-    return wrapper  # type: ignore[return-value]
+    return _shows(wrapper, function)  # type: ignore[no-any-return]
 
 
 def explains(space: dict[str, Any], first: bool = False) -> None:
@@ -297,4 +339,4 @@ def _wants_numbers(start: F) -> F:
             explain(error, start, args, kwargs)
             raise
 
-    return wrapper  # type: ignore[return-value]
+    return _shows(wrapper, start)  # type: ignore[no-any-return]

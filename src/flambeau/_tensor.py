@@ -43,7 +43,9 @@ def _construct(cls: type, *args: Any, **kwargs: Any) -> Tensor:
         if isinstance(data, _C.Size):
             out = ops.empty(tuple(data))
         else:
-            out = data.detach() if isinstance(data, Tensor) else _C.tensor_from(data, _C.get_default_dtype())
+            if isinstance(data, Tensor):  # the same elements, and the same history
+                return data.as_subclass(cls)  # type: ignore[return-value]
+            out = _C.tensor_from(data, _C.get_default_dtype())
     else:
         out = ops.empty(args)
     return out if cls is Tensor else Tensor._make_subclass(cls, out, False)

@@ -21,7 +21,7 @@ class _TypedTensors(type):
     def __call__(cls, *args: Any) -> Any:
         if len(args) == 1 and not isinstance(args[0], (int, _C.Size)):
             data = args[0]
-            return data.detach().to(cls.dtype) if isinstance(data, Tensor) else _C.tensor_from(data, cls.dtype)
+            return data.as_subclass(Tensor).to(cls.dtype) if isinstance(data, Tensor) else _C.tensor_from(data, cls.dtype)
         sizes = tuple(args[0]) if len(args) == 1 and isinstance(args[0], _C.Size) else args or (0,)
         return _C.ops.empty(sizes, dtype=cls.dtype)
 

@@ -6,6 +6,8 @@ import enum
 from typing import Any, NoReturn
 
 __all__ = [
+    "Backend",
+    "GradBucket",
     "ProcessGroup",
     "ReduceOp",
     "destroy_process_group",
@@ -39,6 +41,37 @@ class ProcessGroup:
 
 class Work:
     """A collective under way."""
+
+
+class GradBucket:
+    """Gradients that processes exchange together; annotations of packages name it, none can be made."""
+
+    def __init__(self, *args: Any) -> NoReturn:
+        _none("GradBucket")
+
+
+class Backend(str):
+    """The name of what carries messages between processes, in small letters. There is none here; packages have names of them as arguments.
+
+    Raises:
+        ValueError: it is no text.
+
+    >>> from flambeau.distributed import Backend
+    >>> Backend("GLOO") == Backend.GLOO
+    True
+    """
+
+    UNDEFINED = "undefined"
+    GLOO = "gloo"
+    NCCL = "nccl"
+    UCC = "ucc"
+    MPI = "mpi"
+    XCCL = "xccl"
+
+    def __new__(cls, name: str) -> Backend:
+        if not isinstance(name, str):
+            raise ValueError(f"Backend: name is a {type(name).__name__}; expected text")
+        return super().__new__(cls, name.lower())
 
 
 group = type("group", (), {"WORLD": None})

@@ -32,6 +32,8 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "testing._comparison": "testing",
     "testing._creation": "testing",
     "xpu.random": "xpu",
+    "distributed.fsdp._common_utils": "distributed._composable_state",
+    "distributed.launcher.api": "distributed.launcher",
     "distributed.fsdp.api": "distributed.fsdp",
     "distributed.fsdp.fully_sharded_data_parallel": "distributed.fsdp",
     "distributed.fsdp.wrap": "distributed._fsdp_wrap",
