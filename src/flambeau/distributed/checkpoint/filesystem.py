@@ -161,7 +161,26 @@ def _split_by_size_and_type(bins: int, items: list[WriteItem]) -> list[list[Writ
     return files
 
 
-class FileSystemWriter(BlockingAsyncStager, StorageWriter):
+class _InFolder:
+    """What a writer and a reader know of their folder."""
+
+    fs: FileSystemBase
+    path: Path
+
+    def _get_metadata_path(self, rank: int | None = None) -> Path:
+        return self.fs.concat_path(self.path, _metadata_fn if rank is None else f"__{rank}{_metadata_fn}")
+
+    @property
+    def checkpoint_id(self) -> Path:
+        """The folder."""
+        return self.path
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: Path) -> bool:
+        return FileSystem.validate_checkpoint_id(checkpoint_id)
+
+
+class FileSystemWriter(_InFolder, BlockingAsyncStager, StorageWriter):
     """Writes a checkpoint into a folder.
 
     Args:
@@ -311,18 +330,6 @@ class FileSystemWriter(BlockingAsyncStager, StorageWriter):
     def storage_meta(self) -> StorageMeta | None:
         return StorageMeta(checkpoint_id=self.checkpoint_id, save_id=self.save_id)
 
-    def _get_metadata_path(self, rank: int | None = None) -> Path:
-        return self.fs.concat_path(self.path, _metadata_fn if rank is None else f"__{rank}{_metadata_fn}")
-
-    @property
-    def checkpoint_id(self) -> Path:
-        """The folder."""
-        return self.path
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: Path) -> bool:
-        return FileSystem.validate_checkpoint_id(checkpoint_id)
-
 
 def _refuse_extensions(who: str) -> NoReturn:
     raise ValueError(f"{who}: _extensions: there is nothing here that transforms streams; leave it out")
@@ -350,7 +357,7 @@ def _sync_folder(path: Path) -> None:
             os.close(where)
 
 
-class FileSystemReader(StorageReader):
+class FileSystemReader(_InFolder, StorageReader):
     """Reads a checkpoint out of a folder; one or many processes of PyTorch's may have written it.
 
     Args:
@@ -427,18 +434,6 @@ class FileSystemReader(StorageReader):
         future: Future[None] = Future()
         future.set_result(None)
         return future
-
-    def _get_metadata_path(self, rank: int | None = None) -> Path:
-        return self.fs.concat_path(self.path, _metadata_fn if rank is None else f"__{rank}{_metadata_fn}")
-
-    @property
-    def checkpoint_id(self) -> Path:
-        """The folder."""
-        return self.path
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: Path) -> bool:
-        return FileSystem.validate_checkpoint_id(checkpoint_id)
 
 
 class _Piece(io.BytesIO):
