@@ -16,7 +16,7 @@ tensor([[1, 3],
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -559,6 +559,14 @@ def storage_type(self: Tensor) -> Any:
     return globals()[storage(self).pickle_storage_type()]
 
 
+def _sizes(name: str, value: Any) -> tuple[int, ...]:
+    if isinstance(value, (int, Integral)):
+        return (int(value),)
+    if not isinstance(value, Iterable):
+        raise TypeError(f"set_: {name} = {value!r} is a {type(value).__name__}; expected a tuple of ints")
+    return tuple(value)
+
+
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Makes this tensor a view of a storage, or of another tensor's memory, in place.
 
@@ -583,12 +591,12 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
         flat = flat if self.dtype is _C.uint8 else flat[: len(flat) // self.dtype.itemsize * self.dtype.itemsize].view(self.dtype)
     else:
         raise TypeError(f"set_: source is a {type(source).__name__}; expected a storage or a tensor")
-    shape = (flat.numel(),) if size is None else tuple(size) if not isinstance(size, (int, Integral)) else (int(size),)
+    shape = (flat.numel(),) if size is None else _sizes("size", size)
     if stride is None:
         steps, step = [], 1
         for n in reversed(shape):
             steps.append(step)
             step *= max(n, 1)
         stride = tuple(reversed(steps))
-    self.data = flat.as_strided(shape, tuple(stride) if not isinstance(stride, (int, Integral)) else (int(stride),), storage_offset)
+    self.data = flat.as_strided(shape, _sizes("stride", stride), storage_offset)
     return self

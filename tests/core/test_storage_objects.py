@@ -131,3 +131,11 @@ def test_a_leaf_that_requires_grad_is_not_set():
     with fl.no_grad():
         w.set_(fl.zeros(2))
     assert w.tolist() == [0, 0] and w.requires_grad
+
+
+@pytest.mark.parametrize(("given", "words"), [((0, 2.0), "size = 2.0 is a float"), ((0, (2,), 1.0), "stride = 1.0 is a float")])
+def test_sizes_of_a_view_that_are_none_are_named(given, words):
+    x = fl.zeros(3)
+    with pytest.raises(TypeError, match=rf"set_: {words}; expected a tuple of ints"):
+        x.set_(fl.ones(4), *given)
+    assert x.tolist() == [0, 0, 0] and x.set_(fl.ones(4), 1, 2, 1).tolist() == [1, 1]
