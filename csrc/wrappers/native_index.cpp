@@ -276,25 +276,27 @@ std::vector<Tensor> where(const Tensor& cond) {
 
 Tensor msort(const Tensor& x) { return std::get<0>(op::sort(x, 0)); }
 
-Tensor scatter_src_backward(const Tensor& dy, int64_t dim, const Tensor& index, IntList shape) {
-  const Tensor part = op::gather(dy, dim, index);
-  if (index.sizes() == Dims(shape)) return part;
-  Dims pad;  // what no index has came to nothing
-  for (int i = index.ndim() - 1; i >= 0; --i) pad.push_back(0), pad.push_back(shape[static_cast<size_t>(i)] - index.size(i));
+namespace {
+// The gradient of a source of that shape, of which the index named a part: what it did not came to nothing.
+Tensor with_unread(const Tensor& part, IntList shape) {
+  if (part.sizes() == Dims(shape)) return part;
+  Dims pad;
+  for (int i = part.ndim() - 1; i >= 0; --i) pad.push_back(0), pad.push_back(shape[static_cast<size_t>(i)] - part.size(i));
   return op::constant_pad(part, pad);
+}
+}  // namespace
+
+Tensor scatter_src_backward(const Tensor& dy, int64_t dim, const Tensor& index, IntList shape) {
+  return with_unread(op::gather(dy, dim, index), shape);
 }
 std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& dy, const Tensor& x, int64_t dim, const Tensor& index,
                                                    const Tensor& src, std::string_view reduce, bool include_self,
                                                    const Tensor& count, const Tensor& y) {
   if (src.sizes() != index.sizes()) {
     Tensor read = src;
-    Dims pad;
-    for (int i = index.ndim() - 1; i >= 0; --i) {
-      read = op::narrow(read, i, 0, index.size(i));
-      pad.push_back(0), pad.push_back(src.size(i) - index.size(i));
-    }
+    for (int i = 0; i < index.ndim(); ++i) read = op::narrow(read, i, 0, index.size(i));
     const auto [dx, ds] = scatter_reduce_backward(dy, x, dim, index, read, reduce, include_self, count, y);
-    return {dx, op::constant_pad(ds, pad)};
+    return {dx, with_unread(ds, src.sizes())};
   }
   Tensor dx = dy, ds;
   if (reduce == "sum") {
