@@ -107,9 +107,8 @@ struct Geometry {
 // Gradient of the view with the given geometry, put back into a zero gradient of the base.
 class AsStridedBackward final : public Node {
  public:
-  AsStridedBackward(const Tensor& base, const Tensor& view) : geometry_(base, view) {
-    edges.push_back(gradient_edge(base));
-  }
+  AsStridedBackward(const Tensor& base, const Tensor& view) : AsStridedBackward(Geometry(base, view), gradient_edge(base)) {}
+  AsStridedBackward(const Geometry& geometry, Edge base) : geometry_(geometry) { edges.push_back(std::move(base)); }
   const char* name() const override { return "AsStridedBackward0"; }
   void apply(BackwardCall& call) override {
     call.set(0, geometry_.of_base(call.in[0]));
@@ -125,6 +124,9 @@ class AsStridedBackward final : public Node {
 //
 //     base' = base with base'[view] = op(base[view], other)
 //     grad_base = grad_base' with [view] replaced by op.grad_self(grad_base'[view]);  grad_other = op.grad_other(..)
+//
+// What the op's node saved of its own result has, in a second derivative, the history of base'[view]: were it the op's node itself, that node
+// would run, and let go what it saved, once on its own and once more here.
 class CopySlices final : public Node {
  public:
   CopySlices(const Tensor& base, const Tensor& view, Ref<Node> inner)
@@ -132,7 +134,9 @@ class CopySlices final : public Node {
     edges.push_back(gradient_edge(base));
     for (size_t i = 1; i < inner_->edges.size(); ++i) edges.push_back(inner_->edges[i]);
     through_self_ = inner_->edges.size() > 0;
+    inner_->need_hooks().within = this;
   }
+  ~CopySlices() override { inner_->hooks()->within = nullptr; }
   const char* name() const override { return "CopySlices"; }
   void apply(BackwardCall& call) override {
     if (released) raise_released(*this);
@@ -151,6 +155,7 @@ class CopySlices final : public Node {
   void release_saved() override { inner_->release_saved(); inner_->released = true; }
   void show_saved(SavedVisitor& visitor) const override { inner_->show_saved(visitor); }
   bool divisible() const override { return inner_->divisible(); }
+  Ref<Node> view_of_result() { return make_ref<AsStridedBackward>(geometry_, Edge{Ref<Node>::share(this), 0}); }
 
  private:
   Geometry geometry_;
@@ -187,6 +192,12 @@ void move_retain(const Tensor& t, Node* old, Node& node, uint32_t nr) {
 }
 
 }  // namespace
+
+Edge edge_of_result(Node& node, uint32_t nr) {
+  const NodeHooks* hooks = node.hooks();
+  if (hooks && hooks->within) return {static_cast<CopySlices*>(hooks->within)->view_of_result(), 0};
+  return {Ref<Node>::share(&node), nr};
+}
 
 Tensor gradient_of(const Tensor& t) {
   AutogradMeta* meta = meta_of(t);

@@ -173,6 +173,8 @@ Tensor gradient_of(const Tensor& t);
 void accumulate_grad(const Tensor& t, Tensor grad);
 // Where t's gradient goes: its grad_fn, or its accumulator, or nowhere.
 Edge gradient_edge(const Tensor& t);
+// The edge to what `node` made as its output `nr`, for who saved it: also where it is part of a larger tensor by now.
+Edge edge_of_result(Node& node, uint32_t nr);
 // Makes `node` the producer of t, as output `nr`.
 void set_history(const Tensor& t, Ref<Node> node, uint32_t nr = 0);
 // Makes leaf t (not) require grad; raises AutogradError for integers or non-leaves.

@@ -93,6 +93,7 @@ struct NodeHooks {
   std::vector<std::pair<uint32_t, Ref<WeakTensor>>> retain;         // retain_grad()
   std::vector<std::pair<uint64_t, Ref<NodeHook>>> node;
   std::unique_ptr<NodeMetadata> metadata;
+  Node* within = nullptr;  // that runs this one, and is alive while it is set: Note [Writing to a view] in meta.cpp
 };
 
 // Anomaly mode, for the whole process: nodes remember where they were made, and backward looks for NaN.

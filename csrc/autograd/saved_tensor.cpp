@@ -61,7 +61,8 @@ void SavedTensor::pack(SavedHooks& hooks, const Tensor& x) {
 Tensor SavedTensor::with_history(Tensor bytes, Node& node) const {
   if (!grad_enabled() || (!output_ && !producer_)) return bytes;
   Tensor out = alias(bytes);
-  set_history(out, output_ ? Ref<Node>::share(&node) : producer_, nr_);
+  Edge edge = output_ ? edge_of_result(node, nr_) : Edge{producer_, nr_};
+  set_history(out, std::move(edge.fn), edge.nr);
   return out;
 }
 

@@ -257,3 +257,36 @@ def test_shapes_change_in_place_where_nothing_is_recorded(name, args, shape):
     with fl.no_grad():
         getattr(y, name)(*args)
     assert y.shape == shape and not y.is_leaf
+
+
+@pytest.mark.parametrize("place", [lambda y: y[:2], lambda y: y.t()[1:], lambda y: y.unfold(0, 2, 1)[1]], ids=["rows", "turned", "window"])
+@pytest.mark.parametrize("op", ["tanh", "sigmoid", "exp", "sqrt", "rsqrt", "reciprocal", "relu", "elu"])
+def test_second_gradients_of_results_in_views(op, place):
+    """The op keeps its result, which is part of a larger tensor by the time of the backward."""
+    named = fl.nn.functional if op == "elu" else fl
+
+    def program(x, w):
+        y = x * w
+        v = place(y)
+        fl.nn.functional.elu_(v) if op == "elu" else getattr(v, op + "_")()
+        return (y * y.flip(0)).sum() + (v * w[:1, :1]).sin().sum()
+
+    def pure(x, w):
+        y = x * w
+        at = place(fl.arange(y.numel()).view(y.shape))
+        flat = y.flatten()
+        v = getattr(named, op)(flat[at])
+        y = flat.index_put((at,), v).view(y.shape)
+        return (y * y.flip(0)).sum() + (v * w[:1, :1]).sin().sum()
+
+    fl.manual_seed(1)
+    leaves = [(fl.rand(3, 2, dtype=fl.float64) + 0.5).requires_grad_() for _ in range(2)]
+    got, wanted = [], []
+    for f, into in ((program, got), (pure, wanted)):
+        for leaf in leaves:
+            leaf.grad = None
+        first = fl.autograd.grad(f(*leaves), leaves, create_graph=True)
+        sum((g * g.cos()).sum() for g in first).backward()
+        into += [*first, *(leaf.grad for leaf in leaves)]
+    for a, b in zip(got, wanted, strict=True):
+        fl.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
