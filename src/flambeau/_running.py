@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 from flambeau import _C
@@ -104,12 +106,47 @@ def innermost() -> Run:
     return run
 
 
+_queued: list[tuple[FrameType, Callable[[], Any]]] = []  # what to call at the end of the backward of a frame
+
+
+def queue_callback(call: Callable[[], Any]) -> None:
+    """Has `call()` made at the end of the backward that runs in this thread, the innermost; not if that ends by an exception.
+
+    Raises:
+        RuntimeError: none runs.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code is not run_backward.__code__:
+        frame = frame.f_back
+    if frame is None:
+        raise RuntimeError("queue_callback: no backward runs in this thread; call it in a hook, which a backward calls")
+    _queued.append((frame, call))
+
+
+def _take_queued(frame: FrameType) -> Callable[[], Any] | None:
+    """The next call of a frame's; calls may queue others."""
+    at = next((i for i, (of, _) in enumerate(_queued) if of is frame), None)
+    return None if at is None else _queued.pop(at)[1]
+
+
 def run_backward(
     roots: Any, grads: Any, retain: Any, create: bool, inputs: Any, accumulate: bool, unused: bool, leaf_hooks: bool = True
 ) -> Any:
-    """`_C.run_backward`, of which hooks can ask what it computes."""
-    if not _asked:
-        return _C.run_backward(roots, grads, retain, create, inputs, accumulate, unused, leaf_hooks)
+    """`_C.run_backward`, of which hooks can ask what it computes, and have something called at its end."""
+    try:
+        if not _asked:
+            out = _C.run_backward(roots, grads, retain, create, inputs, accumulate, unused, leaf_hooks)
+        else:
+            out = _with_run(roots, grads, retain, create, inputs, accumulate, unused, leaf_hooks)
+        while _queued and (call := _take_queued(sys._getframe())):
+            call()
+        return out
+    finally:
+        while _queued and _take_queued(sys._getframe()):
+            pass
+
+
+def _with_run(roots: Any, grads: Any, retain: Any, create: bool, inputs: Any, accumulate: bool, unused: bool, leaf_hooks: bool) -> Any:
     run = Run(roots, inputs)
     try:
         _running.begin(run)

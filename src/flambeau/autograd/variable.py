@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flambeau import _C
+from flambeau import _C, _running
 from flambeau._C import Tensor
 from flambeau._warn import warn
 
@@ -30,6 +30,12 @@ class _Wraps(type):
         return data.detach().requires_grad_(requires_grad)
 
 
+class _Engine:
+    """What runs a backward, as `Variable._execution_engine`: programs that exchange gradients ask it to call them at its end."""
+
+    queue_callback = staticmethod(_running.queue_callback)
+
+
 if TYPE_CHECKING:
     Variable = Tensor
 else:
@@ -47,3 +53,5 @@ else:
         >>> x.requires_grad, isinstance(x, fl.autograd.Variable), type(x) is fl.Tensor
         (True, True, True)
         """
+
+        _execution_engine = _Engine()

@@ -12,7 +12,8 @@ the threads.
 
 At most `prefetch_factor * workers` batches are under way. Map-style tasks go to whichever worker is
 free. Where workers have copies of the dataset, which may differ (an iterable one, or one beside a
-`worker_init_fn`), task k goes to worker k mod workers, so that nothing depends on speed.
+`worker_init_fn`), task k goes to worker k mod workers, so that nothing depends on speed. With
+`persistent_workers` the loader keeps these copies from pass to pass, and each is initialised once.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class OwnRandomness(_C.held):
     """While it lasts, this thread's default generator is one seeded by `seed` and `number`."""
 
     def __new__(cls, seed: int, number: int) -> OwnRandomness:
-        generator = _C.Generator().manual_seed((seed + number * 0x9E3779B97F4A7C15) % 2**64)
+        # Below 2**63, as `initial_seed` may become a tensor.
+        generator = _C.Generator().manual_seed((seed + number * 0x9E3779B97F4A7C15) % 2**63)
         return super().__new__(cls, _C.set_thread_generator, generator)
 
 
@@ -164,6 +166,7 @@ def _worker(
     info: WorkerInfo,
     init_fn: Callable[[int], Any] | None,
     make_fetch: Callable[[Any], Fetch],
+    kept: dict[int, Any] | None,
 ) -> None:
     _local.info = info
     fetch: Fetch | None = None
@@ -173,6 +176,8 @@ def _worker(
         if init_fn is not None:
             with OwnRandomness(info.seed, 0):
                 init_fn(info.id)
+        if kept is not None:
+            kept[info.id] = info.dataset
         fetch = make_fetch(info.dataset)
     except BaseException as error:
         broken = WorkerError(error, f"{where}, while it started")
@@ -220,7 +225,9 @@ class WorkerPool:
         make_fetch: Callable[[Any], Fetch],
         timeout: float,
         own_queues: bool,
+        kept: dict[int, Any] | None = None,
     ) -> None:
+        """`kept`: a worker's id -> its copy of the dataset, initialised, of an earlier pass; None where passes begin anew."""
         self.n = n
         self.timeout = timeout
         self.own_queues = own_queues
@@ -228,10 +235,12 @@ class WorkerPool:
         # Before there are threads, so that Ctrl-C among their beginnings leaves none.
         self.close = weakref.finalize(self, stop_and_join, self.shared)
         for i in range(n):
-            info = WorkerInfo(i, n, seed + i, _copied(dataset) if own_queues else dataset, seed)
+            known = kept is not None and i in kept
+            own = kept[i] if kept is not None and known else _copied(dataset) if own_queues else dataset
+            info = WorkerInfo(i, n, seed + i, own, seed)
             thread = threading.Thread(
                 target=_worker,
-                args=(self.shared, i if own_queues else 0, info, init_fn, make_fetch),
+                args=(self.shared, i if own_queues else 0, info, None if known else init_fn, make_fetch, kept),
                 name=f"flambeau-data-{i}",
                 daemon=True,
             )

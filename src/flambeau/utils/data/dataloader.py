@@ -105,15 +105,15 @@ class DataLoader(Generic[T]):
 
     `num_workers` threads fetch `prefetch_factor` batches each ahead. An exception in a worker comes
     out of the iteration with its own type and the worker's traceback in its text. `timeout`
-    (seconds) bounds the wait for a batch. `pin_memory`, `pin_memory_device`, `persistent_workers`,
-    `multiprocessing_context` and `in_order` are accepted without effect: on a CPU there is nothing to
-    pin, threads cost too little to keep and are not started as processes are, and batches always come
-    in order.
+    (seconds) bounds the wait for a batch. `pin_memory`, `pin_memory_device`, `multiprocessing_context`
+    and `in_order` are accepted without effect: on a CPU there is nothing to pin, threads are not
+    started as processes are, and batches always come in order.
 
     An iterable dataset, and any dataset beside a `worker_init_fn`, is copied for each worker: not
     what it holds, but the object (by its class's `__copy__`, if there is one), so that what
     `worker_init_fn` writes to `get_worker_info().dataset` is that worker's. What can not be copied
-    so, a tensor or a list for example, is shared.
+    so, a tensor or a list for example, is shared. `persistent_workers` keeps these copies for the next
+    passes, and `worker_init_fn` is called once for each; the threads cost too little to be kept.
 
     Raises:
         ValueError: options that exclude each other or are out of range, or an assignment to one of
@@ -233,6 +233,7 @@ class DataLoader(Generic[T]):
         self.worker_init_fn = worker_init_fn
         self.generator = generator
         self.persistent_workers = persistent_workers
+        self._fl_kept: dict[int, Any] | None = {} if persistent_workers else None
         self.in_order = in_order
         self.multiprocessing_context = multiprocessing_context
         self.pin_memory_device = pin_memory_device
@@ -383,6 +384,7 @@ class _Iterator:
             loader._fl_fetch,
             float(loader.timeout),
             own_queues=loader._fl_iterable or loader.worker_init_fn is not None,
+            kept=loader._fl_kept,
         )
         ahead = loader.num_workers * (loader.prefetch_factor or 2)
         try:
