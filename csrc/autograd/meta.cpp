@@ -129,11 +129,11 @@ class AsStridedBackward final : public Node {
 // would run, and let go what it saved, once on its own and once more here.
 class CopySlices final : public Node {
  public:
-  CopySlices(const Tensor& base, const Tensor& view, Ref<Node> inner)
-      : geometry_(base, view), inner_(std::move(inner)) {
-    edges.push_back(gradient_edge(base));
-    for (size_t i = 1; i < inner_->edges.size(); ++i) edges.push_back(inner_->edges[i]);
-    through_self_ = inner_->edges.size() > 0;
+  // The base has the place of the view among the edges, or one of its own where the op does not read what it overwrites.
+  CopySlices(const Tensor& base, const Tensor& view, Ref<Node> inner, size_t self)
+      : geometry_(base, view), inner_(std::move(inner)), self_(std::min(self, inner_->edges.size())) {
+    for (size_t i = 0; i < inner_->edges.size(); ++i) edges.push_back(i == self_ ? gradient_edge(base) : inner_->edges[i]);
+    if (self_ == edges.size()) edges.push_back(gradient_edge(base));
     inner_->need_hooks().within = this;
   }
   ~CopySlices() override { inner_->hooks()->within = nullptr; }
@@ -146,11 +146,12 @@ class CopySlices final : public Node {
     inner.out.resize(inner_->edges.size());
     inner.wanted = call.wanted;
     inner_->apply(inner);
-    if (call.needs(0)) {
-      Tensor part = through_self_ && inner.out[0].defined() ? inner.out[0] : op::zeros_like(slice);
-      call.set(0, geometry_.replaced(call.in[0], part));
+    for (size_t i = 0; i < inner.out.size(); ++i)
+      if (i != self_) call.set(i, inner.out[i]);
+    if (call.needs(self_)) {
+      const bool reached = self_ < inner.out.size() && inner.out[self_].defined();
+      call.set(self_, geometry_.replaced(call.in[0], reached ? inner.out[self_] : op::zeros_like(slice)));
     }
-    for (size_t i = 1; i < inner.out.size(); ++i) call.set(i, inner.out[i]);
   }
   void release_saved() override { inner_->release_saved(); inner_->released = true; }
   void show_saved(SavedVisitor& visitor) const override { inner_->show_saved(visitor); }
@@ -160,7 +161,7 @@ class CopySlices final : public Node {
  private:
   Geometry geometry_;
   Ref<Node> inner_;
-  bool through_self_;
+  size_t self_;  // which edge is the base's
 };
 
 // The garbage collector reads the grad_fn of tensors on another thread, under the lock.
@@ -364,7 +365,7 @@ void check_inplace(const char* op, const Tensor& x) {
     raise<AutogradError>(op, ": a view of a leaf Variable that requires grad is being used in an in-place operation; wrap the write in flambeau.no_grad()");
 }
 
-void rebase_history(const Tensor& x, Ref<Node> node) {
+void rebase_history(const Tensor& x, Ref<Node> node, size_t self) {
   constexpr const char* kWhat = "it gives a tensor that lives on a history, by writing to it";
   graph::note_change(x, kWhat);
   graph::note_object_change(x);
@@ -372,7 +373,7 @@ void rebase_history(const Tensor& x, Ref<Node> node) {
   if (impl.base && follows_base(impl)) {
     const Tensor base(impl.base);
     graph::note_change(base, kWhat);
-    set_history(base, make_ref<CopySlices>(base, x, std::move(node)), 0);
+    set_history(base, make_ref<CopySlices>(base, x, std::move(node), self), 0);
     impl.requires_grad = true;
     if (AutogradMeta* meta = meta_of(x)) meta->view_version = noticed_var(impl).noticed() - 1;  // out of date
     (void)grad_fn(x);

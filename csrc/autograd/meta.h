@@ -189,7 +189,8 @@ Tensor stand_in(const Tensor& x);
 void check_inplace(const char* op, const Tensor& x);
 // ...then bump_version() notes the write...
 // ...and makes `node` the history of x and, through its base, of every view of it.
-void rebase_history(const Tensor& x, Ref<Node> node);
+// `self`: which of the edges is x's own.
+void rebase_history(const Tensor& x, Ref<Node> node, size_t self = 0);
 // Gives x the shape of a view that was made of it, and its history: what `unsqueeze_` does to a tensor that requires grad.
 void become_view(const Tensor& x, const Tensor& view);
 

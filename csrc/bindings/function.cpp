@@ -67,6 +67,8 @@ void PyFunctionNode::apply(BackwardCall& call) {
 
 namespace {
 
+bool is_tracked_view(const Tensor& x) { return x.impl()->base && x.impl()->view_tracks_base; }
+
 // Makes a PyFunctionNode the history of `outputs`. `args`: forward's arguments; `dirty`, `fixed`: outputs
 // that were written in place, and that are not differentiable; `save`: tensors to keep (or None).
 nb::object finish_function(nb::handle ctx, const std::string& name, nb::handle args, nb::handle outputs, nb::handle dirty,
@@ -93,6 +95,15 @@ nb::object finish_function(nb::handle ctx, const std::string& name, nb::handle a
     node->edges.push_back(edge_of(t));
     node->inputs.emplace_back(t);
   }
+  auto edge_of_argument = [&](const Tensor& t) {
+    size_t edge = 0;
+    for (nb::handle a : nb::borrow<nb::sequence>(args))
+      if (is_tensor(a.ptr())) {
+        if (tensor_of(a.ptr()).same(t)) return edge;
+        ++edge;
+      }
+    return edge;  // none
+  };
   nb::object saved_object = nb::cast(new SavedList, nb::rv_policy::take_ownership);
   auto* saved = nb::cast<SavedList*>(saved_object);
   std::vector<Tensor> to_save = tensors_of(save, true);
@@ -109,19 +120,25 @@ nb::object finish_function(nb::handle ctx, const std::string& name, nb::handle a
     if (to_save[i].defined() && is_leaf(to_save[i])) saved->leaves[i] = Ref<WeakTensor>::share(&weak_of(to_save[i]));
   }
   for (size_t i = 0; i < outs.size(); ++i) {
-    if (!outs[i].defined()) {
+    const Tensor& y = outs[i];
+    if (!y.defined()) {
       node->metas.emplace_back();
       continue;
     }
-    node->metas.emplace_back(outs[i]);
-    const bool written = contains(dirty, outs[i]);
+    node->metas.emplace_back(y);
+    const bool written = contains(dirty, y), part = written && is_tracked_view(y);
     if (written) {
-      const TensorImpl& impl = *outs[i].impl();
-      if (impl.base && impl.view_tracks_base)
-        raise<AutogradError>(name, ": mark_dirty on a view is not supported; clone() the view and return the clone");
-      bump_version(node->name(), outs[i]);
+      check_inplace(name.c_str(), y);
+      bump_version(node->name(), y);
     }
-    if (is_inexact(outs[i].dtype()) && !contains(fixed, outs[i])) set_history(outs[i], node, static_cast<uint32_t>(i));
+    if (!is_inexact(y.dtype()) || contains(fixed, y)) continue;
+    if (!part) {
+      set_history(y, node, static_cast<uint32_t>(i));
+      continue;
+    }
+    if (outs.size() > 1)
+      raise<AutogradError>(name, ": forward writes to a view of another tensor and returns ", outs.size(), " tensors; expected that view alone: clone() it, or take two Functions");
+    rebase_history(y, node, edge_of_argument(y));
   }
   for (size_t i = 0; i < to_save.size(); ++i)
     if (const int nr = output_nr(to_save[i]); nr >= 0) saved->saved[i].save_output(to_save[i], static_cast<uint32_t>(nr));

@@ -16,6 +16,7 @@
 #include "op/cat_same.h"
 #include "op/clone.h"
 #include "op/contiguous_copy.h"
+#include "op/copy_.h"
 #include "op/empty_like.h"
 #include "op/permute.h"
 #include "op/reshape.h"
@@ -34,7 +35,7 @@ Tensor to(const Tensor& x, std::optional<DType> dtype, std::optional<Device> dev
   if (where.kind != x.device().kind) {
     if (!where.is_meta())
       raise<NoDataError>("to: a meta tensor has no data to move to '", where, "'; use empty_like(x, device='", where, "'), of a module to_empty(device='", where, "')");
-    return op::empty_like(x, type, where);
+    return op::copy_(op::empty_like(x, type, where), x);  // nothing but x's history
   }
   if (is_complex(x.dtype()) && !is_complex(type) && type != DType::Bool) warn_of_lost_parts();
   if (type != x.dtype()) return op::cast(x, type);

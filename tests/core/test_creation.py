@@ -408,6 +408,16 @@ def test_meta_device():
     assert w.grad.is_meta and w.grad.shape == (2, 2)
 
 
+def test_what_goes_to_meta_requires_grad_as_before():
+    w = fl.ones(2, requires_grad=True)
+    assert (moved := w.to("meta", fl.float64)).requires_grad and not moved.is_leaf and moved.dtype is fl.float64
+    with pytest.raises(fl.AutogradError, match=r"a gradient of shape \[2\] on meta for a tensor of shape \[2\] on cpu"):
+        moved.sum().backward()
+    with fl.no_grad():
+        assert not w.to("meta").requires_grad
+    assert not fl.ones(2).to("meta").requires_grad
+
+
 @pytest.mark.parametrize(
     "call",
     [lambda: fl.ones(2, device="cuda"), lambda: fl.ones(2).to("cuda"), lambda: fl.ones(2).cuda(), lambda: fl.tensor([1], device="cuda:0")],

@@ -104,6 +104,29 @@ def test_second_derivatives(leaf):
     assert dx.item() == 12 and ddx.item() == 12 and dw.item() == 12
 
 
+# The second run's graph is that of the inputs, which may hold the leaves that the part uses, too.
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda run, x, w: run(lambda z: z * w, run(lambda z: z * w, x)),
+        lambda run, x, w: run(lambda z: z * w * w, w) * x,
+        lambda run, x, w: run(lambda y, z: run(lambda u: u * w, y * w) * z.sin(), x * w, w * w),
+    ],
+    ids=["in two parts", "argument and surroundings", "nested"],
+)
+def test_leaves_that_a_part_shares_with_its_inputs(program, reentrant):
+    def derivatives(run):
+        x, w = (fl.tensor(v, requires_grad=True) for v in (3.0, 2.0))
+        first = fl.autograd.grad(program(run, x, w), (x, w), create_graph=True)
+        second = fl.autograd.grad(sum(first), (x, w), create_graph=True, allow_unused=True)
+        third = fl.autograd.grad(sum(g for g in second if g is not None), (x, w), allow_unused=True)
+        return [0.0 if g is None else g.item() for g in (*first, *second, *third)]
+
+    part = lambda f, *args: checkpoint(f, *args, use_reentrant=reentrant)  # noqa: E731
+    np.testing.assert_allclose(derivatives(part), derivatives(lambda f, *args: f(*args)), rtol=1e-5)
+
+
 def test_inside_no_grad_it_is_the_plain_call():
     net, x = Counted(), fl.randn(5, 4)
     with fl.no_grad():

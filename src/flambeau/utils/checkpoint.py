@@ -172,14 +172,15 @@ class CheckpointFunction(Function):
         found: Any = ()
         if pairs and wanted:
             # Retained: a part may end in tensors whose own history is still to be walked.
-            found = grad(
-                [y for y, _ in pairs],
-                wanted,
-                [dy for _, dy in pairs],
-                retain_graph=True,
-                create_graph=again,
-                allow_unused=True,
-            )
+            with _ending_at(fresh):
+                found = grad(
+                    [y for y, _ in pairs],
+                    wanted,
+                    [dy for _, dy in pairs],
+                    retain_graph=True,
+                    create_graph=again,
+                    allow_unused=True,
+                )
         by_id = {id(x): dx for x, dx in zip(wanted, found)}
         return (None, None, *(by_id.get(id(x)) for x in (*fresh, *part.leaves)))
 
@@ -190,6 +191,21 @@ def _own(x: Tensor, attached: bool) -> Tensor:
         return x.detach().requires_grad_()
     with enable_grad():
         return x.view(x.shape)
+
+
+@contextlib.contextmanager
+def _ending_at(inputs: Iterable[Tensor]) -> Iterator[None]:
+    """Gradients end at `inputs`: a leaf that a part and what is before it both use gets from the part what the part gives it.
+
+    The graph itself stays, since the gradients' own gradients go on through it.
+    """
+    nodes = [x.grad_fn for x in inputs if x.grad_fn is not None]
+    closed = [node.register_hook(lambda *_: (None,)) for node in nodes]
+    try:
+        yield
+    finally:
+        for hook in closed:
+            hook.remove()
 
 
 class _EnoughError(Exception):
