@@ -22,7 +22,26 @@ def _check(op: str, A: Tensor, q: int, niter: int) -> None:
         raise _C.ArgumentError(f"{op}: niter = {niter}; expected 0 to {MOST_ITERATIONS} (a few sharpen all that float64 can tell apart)")
 
 
-def _basis(A: Tensor, q: int, niter: int) -> Tensor:
+class _Less:
+    """A sparse matrix less a dense one that broadcasts to it: what products need of the difference, which has far more elements."""
+
+    def __init__(self, A: Tensor, M: Tensor, turned: bool = False) -> None:
+        self.A, self.M, self.turned = A, M, turned
+        self.shape, self.dtype, self.device = (tuple(A.shape)[::-1] if turned else tuple(A.shape)), A.dtype, A.device
+
+    @property
+    def mH(self) -> _Less:
+        return _Less(self.A, self.M, not self.turned)
+
+    def __matmul__(self, X: Tensor) -> Tensor:
+        if not self.turned:
+            columns = X if self.M.shape[-1] > 1 else X.sum(-2, keepdim=True)
+            return self.A @ X - self.M @ columns
+        rows = X if self.M.shape[-2] > 1 else X.sum(-2, keepdim=True)
+        return self.A.mH @ X - self.M.mH @ rows
+
+
+def _basis(A: Tensor | _Less, q: int, niter: int) -> Tensor:
     """Orthonormal columns [..., m, q] in which most of what A makes lies: algorithm 4.4, a subspace iteration."""
     start = ops.randn((A.shape[-1], q), dtype=A.dtype, device=A.device)
     Q = qr(A @ start)[0]
@@ -56,12 +75,13 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     """
     q = 6 if q is None else q
     _check("svd_lowrank", A, q, 2 if niter is None else niter)
+    matrix: Tensor | _Less = A
     if M is not None:
-        A = A - M
+        matrix = _Less(A, M if M.ndim > 1 else M.reshape(1, -1)) if A.is_sparse or A.is_sparse_csr else A - M
     wide = A.shape[-2] < A.shape[-1]
-    tall = A.mH if wide else A
+    tall = matrix.mH if wide else matrix
     Q = _basis(tall, q, 2 if niter is None else niter)
-    U, S, Vh = svd(Q.mH @ tall, full_matrices=False)
+    U, S, Vh = svd((tall.mH @ Q).mH if isinstance(tall, _Less) else Q.mH @ tall, full_matrices=False)
     U, V = Q @ U, Vh.mH
     return (V, S, U) if wide else (U, S, V)
 
@@ -69,6 +89,8 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
 @wants_tensors
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     """`svd_lowrank` of data, an observation in each row, without the mean of each column: V [..., n, q] are the principal directions.
+
+    A sparse A stays sparse: the means are taken from its products.
 
     Args:
         q: 6, or the smaller size of A where that is less, by default.
@@ -80,4 +102,11 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     if A.ndim >= 2 and q is None:
         q = min(6, *A.shape[-2:])
     _check("pca_lowrank", A, -1 if q is None else q, niter)
-    return svd_lowrank(A, q, niter, A.mean(-2, keepdim=True) if center else None)
+    if not center:
+        return svd_lowrank(A, q, niter)
+    if A.is_sparse or A.is_sparse_csr:
+        ones = ops.ones((A.shape[-2], 1), dtype=A.dtype, device=A.device)
+        means = (A.mH @ ones).mH / A.shape[-2]
+    else:
+        means = A.mean(-2, keepdim=True)
+    return svd_lowrank(A, q, niter, means)

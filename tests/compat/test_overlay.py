@@ -1,6 +1,7 @@
 """What only `torch` has under `flambeau run` has a reason; the rest is the library's, for who writes `import flambeau as torch`."""
 
 import ast
+import copy
 import pathlib
 import subprocess
 import sys
@@ -303,6 +304,36 @@ def test_regions_of_torchscript_have_no_effect():
     with fl.jit.fuser("fuser1"), pytest.raises(RuntimeError, match="unrecognized fuser option"), fl.jit.fuser("other"):
         pass
     assert fl.jit._wait(fl.jit._fork(fl.jit._unwrap_optional, 3)) == 3
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        fl.jit.script,
+        lambda m: fl.jit.trace(m, fl.ones(1, 2)),
+        lambda m: fl.jit.trace_module(m, {"forward": (fl.ones(1, 2),)}),
+        lambda m: fl.jit.freeze(fl.jit.script(m.eval())),
+        lambda m: copy.deepcopy(fl.jit.script(m)),
+    ],
+    ids=["script", "trace", "trace_module", "freeze", "copy"],
+)
+def test_a_scripted_module_has_save_as_a_method(tmp_path, make):
+    plain, module, extra = fl.nn.Linear(2, 3), make(fl.nn.Linear(2, 3)), {"a": ""}
+    assert not hasattr(plain, "save")
+    for name in ("first", "second"):  # what was loaded can be saved, too
+        with pytest.warns(UserWarning, match="no TorchScript"):
+            module.save(tmp_path / name, _extra_files={"a": name})
+        loaded = fl.jit.load(tmp_path / name, _extra_files=extra)
+        assert fl.equal(loaded.weight, module.weight) and extra == {"a": name.encode()}
+        module = loaded
+
+
+def test_a_module_s_own_save_is_its_own():
+    class Own(fl.nn.Module):
+        def save(self):
+            return "own"
+
+    assert fl.jit.script(Own()).save() == "own"
 
 
 def test_modules_are_kept_whole_in_the_place_of_torchscript(tmp_path):

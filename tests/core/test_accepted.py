@@ -48,6 +48,29 @@ def test_switches_of_backends():
     assert isinstance(fl.backends.mkldnn.is_available(), bool)
 
 
+def test_precisions_of_backends_are_kept():
+    backends = fl.backends
+    assert (backends.fp32_precision, backends.cudnn.fp32_precision, backends.mkldnn.fp32_precision) == ("none", "none", "none")
+    operations = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.conv, backends.mkldnn.matmul, backends.mkldnn.rnn]
+    before = [operation.fp32_precision for operation in operations]
+    assert before == ["none", "tf32", "tf32", "none", "none", "none"]
+    for operation, value in zip(operations, before, strict=True):
+        operation.fp32_precision = "ieee"
+        assert operation.fp32_precision == "ieee"
+        with pytest.raises(RuntimeError, match="fp32_precision = 'tf64'; expected one of none, ieee, tf32, bf16"):
+            operation.fp32_precision = "tf64"
+        operation.fp32_precision = value
+
+
+def test_flags_come_in_the_order_of_pytorch():
+    cudnn, mkldnn = fl.backends.cudnn, fl.backends.mkldnn
+    with cudnn.flags(True, False, 3, True, False, "ieee"), mkldnn.flags(False, True, False, "bf16"):
+        assert (cudnn.benchmark_limit, cudnn.deterministic, cudnn.allow_tf32, cudnn.fp32_precision) == (3, True, False, "ieee")
+        assert (mkldnn.enabled, mkldnn.deterministic, mkldnn.allow_tf32, mkldnn.fp32_precision) == (False, True, False, "bf16")
+    assert (cudnn.benchmark_limit, cudnn.deterministic, cudnn.allow_tf32, cudnn.fp32_precision) == (None, False, True, "none")
+    assert (mkldnn.enabled, mkldnn.deterministic, mkldnn.allow_tf32, mkldnn.fp32_precision) == (True, False, None, "none")
+
+
 def test_matmul_precision():
     assert fl.get_float32_matmul_precision() == "highest"
     fl.set_float32_matmul_precision("high")

@@ -468,3 +468,49 @@ def test_a_loader_of_a_stream_has_samplers_that_give_none():
     assert next(iter(loader.batch_sampler)) == [None, None]
     assert DataLoader(Stream(3), batch_size=None).batch_sampler is None
     assert len(list(loader)) == 2
+
+
+class Passes(IterableDataset):
+    def __init__(self):
+        self.passes = 0
+
+    def __iter__(self):
+        self.passes += 1
+        yield self.passes
+
+
+@pytest.mark.parametrize(("persistent", "passes"), [(False, [[1, 1]] * 3), (True, [[1, 1], [2, 2], [3, 3]])])
+def test_persistent_workers_keep_their_copies_of_the_dataset(persistent, passes):
+    dataset = Passes()
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, persistent_workers=persistent)
+    assert [list(loader) for _ in range(3)] == passes and dataset.passes == 0
+
+
+@pytest.mark.parametrize(("persistent", "calls"), [(False, [0, 0, 1, 1]), (True, [0, 1])])
+def test_persistent_workers_are_initialised_once(persistent, calls):
+    seen = []
+
+    def mark(worker):
+        seen.append(worker)
+        get_worker_info().dataset.mark = worker
+
+    class Marked(Passes):
+        def __iter__(self):
+            yield self.mark
+
+    loader = DataLoader(Marked(), batch_size=None, num_workers=2, persistent_workers=persistent, worker_init_fn=mark)
+    assert [sorted(loader) for _ in range(2)] == [[0, 1], [0, 1]] and sorted(seen) == calls
+
+
+def test_a_persistent_worker_whose_beginning_failed_begins_again():
+    fails = [True]
+
+    def init(worker):
+        if fails:
+            fails.clear()
+            raise OSError("not yet")
+
+    loader = DataLoader(Passes(), batch_size=None, num_workers=1, persistent_workers=True, worker_init_fn=init)
+    with pytest.raises(OSError, match="not yet"):
+        list(loader)
+    assert list(loader) == [1] and list(loader) == [2]

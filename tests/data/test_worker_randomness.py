@@ -56,3 +56,16 @@ def test_every_worker_has_a_seed_of_its_own():
 
     list(DataLoader(Noisy(), batch_size=4, num_workers=3, worker_init_fn=init))
     assert len(set(seeds.values())) == 3
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_seed_of_a_fetch_fits_into_a_tensor(workers):
+    class Seeds(Dataset):
+        def __len__(self):
+            return 16
+
+        def __getitem__(self, i):
+            return fl.initial_seed()
+
+    fl.manual_seed(0)  # 16 seeds of 64 bits would all but surely have one above 2**63
+    assert all(seed.dtype == fl.int64 and seed.min() >= 0 for seed in DataLoader(Seeds(), num_workers=workers))

@@ -196,3 +196,11 @@ def test_data_pointers_are_those_of_the_bytes():
         x = fl.ones(4) * 3
         y = x[1:]
         assert y.data_ptr() == x.data_ptr() + 4
+
+
+def test_least_squares_go_the_same_way():
+    fl.manual_seed(0)
+    a, b = fl.randn(9, 4, dtype=fl.float64), fl.randn(9, 3, dtype=fl.float64)
+    with fl.lazy():
+        x = fl.linalg.lstsq(a * 2, b + 1).solution
+    assert fl.equal(x, fl.linalg.lstsq(a * 2, b + 1).solution)

@@ -39,6 +39,19 @@ def test_pca_lowrank_takes_the_means():
     assert fl.allclose((U * S) @ V.mT, A)
 
 
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])
+@pytest.mark.parametrize("shape", [(9, 5), (5, 9)])
+def test_lowrank_of_a_sparse_matrix_takes_the_means_without_making_it_dense(shape, layout):
+    A = of_rank(4, *shape) * (fl.arange(45).reshape(shape) % 3 == 0)
+    sparse = getattr(A, layout)()
+    U, S, V = fl.pca_lowrank(sparse, q=5)
+    assert fl.allclose((U * S) @ V.mT, A - A.mean(0))
+    assert fl.allclose(fl.pca_lowrank(sparse, q=5, center=False)[1], fl.linalg.svdvals(A))
+    for M in (of_rank(1, *shape), of_rank(1, 1, shape[1]), of_rank(1, shape[0], 1), of_rank(1, 1, shape[1])[0]):
+        U, S, V = fl.svd_lowrank(sparse, q=5, M=M)
+        assert fl.allclose((U * S) @ V.mT, A - M)
+
+
 def test_gradients_of_svd_lowrank():
     A = of_rank(3, 4, 3).requires_grad_()
 

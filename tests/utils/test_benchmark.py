@@ -70,6 +70,11 @@ def test_runs_of_one_task_are_merged_and_spread_is_told():
     assert benchmark.select_unit(3e-9) == ("ns", 1e-9) and benchmark.trim_sigfig(1234.0, 2) == 1200.0
 
 
+@pytest.mark.parametrize(("names", "row"), [({}, "x + 1"), ({"sub_label": "small"}, "small")])
+def test_the_name_of_a_row(names, row):
+    assert benchmark.Measurement(1, [1.0], benchmark.TaskSpec("x + 1", **names)).as_row_name == row
+
+
 @pytest.mark.parametrize(("make", "error", "text"), [
     (lambda: benchmark.Timer(3), TypeError, "stmt is a int"), (lambda: benchmark.Timer("pass", num_threads=0), ValueError, "num_threads = 0"),
     (lambda: benchmark.Timer("pass").repeat(), NotImplementedError, "blocked_autorange"), (lambda: benchmark.Timer("1 +"), SyntaxError, "invalid syntax"),

@@ -8,6 +8,8 @@ import typing as _typing
 
 from flambeau.backends import cuda, cudnn, mkldnn, mps
 
+fp32_precision = "none"  # see _switches.Operation
+
 _LAZY = ("cpu", "cusparselt", "kleidiai", "mha", "miopen", "mkl", "nnpack", "openmp", "opt_einsum", "quantized", "winograd", "xnnpack")
 
 if _typing.TYPE_CHECKING:

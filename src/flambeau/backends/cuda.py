@@ -10,13 +10,16 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
+from flambeau.backends._switches import Operation
 
-class _Matmul:
+
+class _Matmul(Operation):
     """How a GPU multiplies matrices."""
 
     allow_tf32 = False
     allow_fp16_reduced_precision_reduction = True
     allow_bf16_reduced_precision_reduction = True
+    allow_fp16_accumulation = False
 
 
 matmul = _Matmul()

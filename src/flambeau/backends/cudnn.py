@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+from flambeau.backends._switches import Operation, region
 
 enabled = True
 benchmark = False
+benchmark_limit: int | None = None
 deterministic = False
 allow_tf32 = True
+fp32_precision = "none"
+conv, rnn = Operation("tf32"), Operation("tf32")
 
 
 def is_available() -> bool:
@@ -21,24 +25,21 @@ def version() -> int | None:
     return None
 
 
-@contextlib.contextmanager
 def flags(
     enabled: bool = False,
     benchmark: bool = False,
+    benchmark_limit: int | None = 10,
     deterministic: bool = False,
     allow_tf32: bool = True,
-) -> Iterator[None]:
+    fp32_precision: str = "none",
+) -> AbstractContextManager[None]:
     """Sets the switches within a scope."""
-    table = globals()
     values = {
         "enabled": enabled,
         "benchmark": benchmark,
+        "benchmark_limit": benchmark_limit,
         "deterministic": deterministic,
         "allow_tf32": allow_tf32,
+        "fp32_precision": fp32_precision,
     }
-    before = {name: table[name] for name in values}
-    table.update(values)
-    try:
-        yield
-    finally:
-        table.update(before)
+    return region(globals(), values)

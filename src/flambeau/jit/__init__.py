@@ -1,7 +1,8 @@
 """`torch.jit` as PyTorch's own with `PYTORCH_JIT=0`: there is no TorchScript, and code marked for it runs as the Python that it is.
 
 `script` and `trace` return what they were given, which computes the same; `save` and `load` keep a module whole, with the names of its
-classes in the place of code. What only TorchScript could give (a graph as text, a file of PyTorch's with code) is refused.
+classes in the place of code; a module that was scripted, traced or loaded has `save` as a method, too. What only TorchScript could give
+(a graph as text, a file of PyTorch's with code) is refused.
 """
 
 from __future__ import annotations
@@ -94,6 +95,13 @@ class TracerWarning(Warning):
         """There is no tracer that could warn."""
 
 
+def _with_save(obj: Any) -> Any:
+    """The object itself; `nn.Module.__getattr__` finds `save` for a module with this mark."""
+    if _is(obj, nn.Module):
+        obj.__dict__["_fl_scripted"] = True
+    return obj
+
+
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
     """The function, class or module itself: it runs as Python, with the same results.
 
@@ -104,7 +112,7 @@ def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None
     >>> twice(fl.ones(2))
     tensor([2., 2.])
     """
-    return obj
+    return _with_save(obj)
 
 
 def trace(
@@ -122,7 +130,7 @@ def trace(
     _store_inputs: bool = True,
 ) -> Any:
     """The function or module itself; unlike a trace it goes on looking at its arguments, so that there is nothing to check or to store."""
-    return func
+    return _with_save(func)
 
 
 def trace_module(
@@ -150,7 +158,7 @@ def trace_module(
         raise AttributeError(f"jit.trace_module: expected a dictionary of (method_name, input) pairs, got a {type(inputs).__name__}")
     for name in inputs:
         getattr(mod, name)
-    return mod
+    return _with_save(mod)
 
 
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:

@@ -178,10 +178,10 @@ def _by_reflections(A: Tensor, rcond: float | None) -> Tensor | None:
 
     They are where the smallest singular value of R is above `rcond` times the largest, of which bounds are at hand: a matrix's largest
     singular value is at most |R|, and, which is sharper, its square at most |R R^H|; the inverse's tells of the smallest. Asking is a
-    value that is read, which a recording and `vmap` do not allow.
+    value that is read, which a recording that is to be a program and `vmap` do not allow.
     """
     m, n = A.shape[-2:]
-    if m < n or n == 0 or A.numel() == 0 or A.is_meta or _C.has_override(A) or _C.graph.recording():
+    if m < n or n == 0 or A.numel() == 0 or A.is_meta or _C.has_override(A) or _C.graph.watched():
         return None
     Q, R = _complex_factors.linalg_qr(A)
     eye = ops.eye(n, dtype=A.dtype, device=A.device)

@@ -13,6 +13,7 @@ what changes a whole tree in `_changes.py`, saving and loading of state in `_sta
 
 from __future__ import annotations
 
+from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
@@ -248,6 +249,10 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
         for table in ("_parameters", "_buffers", "_modules"):
             if table in own and name in own[table]:
                 return own[table][name]
+        if name == "save" and own.get("_fl_scripted"):
+            from flambeau import jit
+
+            return partial(jit.save, self)
         hint = ""
         if name in ("code", "graph", "inlined_graph", "save", "save_to_buffer"):
             hint = "; jit.script and jit.trace return the module itself, TorchScript is not here: save(model.state_dict(), file) saves it"

@@ -111,6 +111,11 @@ class Measurement:
         """Whether the spread is too wide to trust: quartiles more than a tenth of the median apart."""
         return self.iqr > 0.1 * self.median
 
+    @property
+    def as_row_name(self) -> str:
+        """What a table's row with it is called."""
+        return self.task_spec.sub_label or self.task_spec.stmt or "[Unknown]"
+
     def __getattr__(self, name: str) -> Any:
         if name in TaskSpec.__dataclass_fields__ or name == "title":
             return getattr(self.task_spec, name)
@@ -332,7 +337,7 @@ class Compare:
             return m.task_spec.description or m.task_spec.env or m.task_spec.stmt
 
         def row_of(m: Measurement) -> str:
-            name = m.task_spec.sub_label or m.task_spec.stmt
+            name = m.as_row_name
             return f"({m.task_spec.env}) {name}" if m.task_spec.env and m.task_spec.description else name
 
         columns = list(dict.fromkeys(map(column_of, results)))

@@ -17,6 +17,8 @@ from flambeau._C import Tensor
 __all__ = ["BlockMask", "and_masks", "create_block_mask", "create_mask", "flex_attention", "noop_mask", "or_masks"]
 
 _DEFAULT_SPARSE_BLOCK_SIZE = 128
+_score_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # names that programs annotate with
+_mask_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def noop_mask(batch: Any, head: Any, q_idx: Any, kv_idx: Any) -> Any:
