@@ -299,7 +299,11 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
         one(sparse(tensor(sizes=numbers(2, 2**40), strides=numbers(0, 0)), tensor(), call(name("torch", "Size"), numbers(2)))), "would be copied often",
     ),
     "a layout that is not known": (one(call(name("torch.serialization", "_get_layout"), text("torch.jagged"))), "the layout 'torch.jagged'"),
-    "a device that is not here": (one(call(name("torch", "device"), text("cuda"))), "the device .*cuda.* is not here"),
+    "a device that is none": (one(call(name("torch", "device"), text("toaster"))), "toaster.* is no device"),
+    "a device of an index that is none": (one(call(name("torch", "device"), text("cuda"), number(2**40))), "cuda.* is no device"),
+    "a named result of one part": (one(call(name("torch.return_types", "max"), tup(number(1)))), "max is made of .*not its parts"),
+    "a named result of no tuple": (one(call(name("torch.return_types", "max"), number(1))), WRONG_ARGUMENTS),
+    "a named result that is none": (one(call(name("torch.return_types", "toast"), tup(number(1)))), "torch.return_types.toast.*not among"),
     "a Size of text": (one(call(name("torch", "Size"), tup(text("x")))), "a Size of"),
     # ---- plain values
     "a bytearray of 2**40": (one(call(name("builtins", "bytearray"), number(2**40))), WRONG_ARGUMENTS),

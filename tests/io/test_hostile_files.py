@@ -9,7 +9,8 @@ from makers import archive, name, number, pickle, put, stream, tensor, text, tup
 
 import flambeau as fl
 import flambeau.nn  # whose import takes memory
-import flambeau.sparse  # and this one's
+import flambeau.return_types
+import flambeau.sparse  # and these modules'
 from flambeau.serialization import FileFormatError
 
 

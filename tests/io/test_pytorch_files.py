@@ -146,6 +146,35 @@ def test_what_lay_on_a_device_wants_a_place():
     assert all(x.is_meta and x.shape == (2, 2) for x in loaded(CUDA, "meta"))
 
 
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", "mps", "cpu", "meta"])
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_a_device_is_a_value_wherever_it_is(device, weights_only, tmp_path):
+    """Options of whoever trained it lie in a checkpoint, and name the GPU that it was trained on."""
+    fl.save({"device": fl.device(device)}, tmp_path / "x.pt", format="pt")
+    assert fl.load(tmp_path / "x.pt", weights_only=weights_only) == {"device": fl.device(device)}
+    kind, *index = device.split(":")
+    (value,) = loaded(m.archive(m.pickle(m.tup(m.call(m.name("torch", "device"), m.text(kind), *(m.number(int(i)) for i in index))))))
+    assert value == fl.device(device)
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: x.max(0), lambda x: x.topk(1), lambda x: x.sort(), fl.linalg.svd, fl.linalg.slogdet, fl.linalg.qr,
+], ids=["max", "topk", "sort", "svd", "slogdet", "qr"])  # fmt: skip
+@pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.parametrize("file", ["x.pt", "x.safetensors"])
+def test_results_with_named_parts_come_back(make, weights_only, file, tmp_path):
+    result = make(fl.tensor([[1.0, 2.0], [3.0, 5.0]]))
+    fl.save({"result": result}, tmp_path / file)
+    found = fl.load(tmp_path / file, weights_only=weights_only)["result"]
+    assert type(found) is type(result) and all(map(fl.equal, found, result))
+
+
+def test_results_with_named_parts_have_pytorch_s_names_in_its_files(tmp_path):
+    fl.save(fl.ones(2, 2).max(0), tmp_path / "x.pt", format="pt")
+    content = (tmp_path / "x.pt").read_bytes()
+    assert b"ctorch.return_types\nmax\n" in content and b"flambeau" not in content
+
+
 def test_a_function_gets_storages_and_places():
     seen = []
 

@@ -1,6 +1,7 @@
 """Attention and transformers: against a plain version, masks, both paths, errors."""
 
 import math
+import typing
 import warnings
 
 import numpy as np
@@ -263,3 +264,10 @@ def test_blocks_of_a_mask():
     assert fl.allclose(flex_attention(q, q, q, block_mask=some)[..., 1:, :], F.scaled_dot_product_attention(q, q, q, fl.tensor(want))[..., 1:, :])
     with pytest.raises(ValueError, match=r"kv_indices \[1, 2, 2\]; expected"):
         BlockMask.from_kv_blocks(fl.tensor([[[1, 1]]]), fl.tensor([[[0, 1], [1, 0]]]))
+
+
+def test_flex_attention_has_the_names_that_programs_annotate_with():
+    from flambeau.nn.attention import flex_attention as flex
+
+    assert typing.get_args(flex._score_mod_signature) == ([fl.Tensor] * 5, fl.Tensor)
+    assert typing.get_args(flex._mask_mod_signature) == ([fl.Tensor] * 4, fl.Tensor)

@@ -199,3 +199,10 @@ def test_of_equal_losses_the_end_that_was_first_is_the_lower_one():
 
     point, calls = strong_wolfe(at, Point(0.0, 1.0, None, -1.0), 1.0, 1.0, 1e-9, 1)
     assert (point.t, calls) == (pytest.approx(0.76759188), 2)
+
+
+def test_lbfgs_says_which_parameters_it_has_as_programs_ask_for_the_number_of_calls():
+    x = fl.ones(3, requires_grad=True)
+    optimizer = optim.LBFGS([x], max_iter=2)
+    optimizer.step(lambda: (optimizer.zero_grad(), value := (x**2).sum(), value.backward())[1])
+    assert optimizer._params[0] is x and optimizer.state[optimizer._params[0]]["n_iter"] >= 1

@@ -127,6 +127,24 @@ def test_leaves_that_a_part_shares_with_its_inputs(program, reentrant):
     np.testing.assert_allclose(derivatives(part), derivatives(lambda f, *args: f(*args)), rtol=1e-5)
 
 
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("again", [True, False])
+def test_hooks_of_leaves_are_called_once_with_the_sum(reentrant, again):
+    x, w = (fl.tensor(v, requires_grad=True) for v in (3.0, 2.0))
+    seen = []
+    for leaf in (x, w):
+        leaf.register_hook(lambda g: (seen.append(g.item()), g * 10)[1])
+        leaf.register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad.item()))
+    y = x
+    for _ in range(2):
+        y = checkpoint(lambda z: z * w, y, use_reentrant=reentrant)
+    y.backward(create_graph=again)
+    assert sorted(seen) == [4, 12, 40, 120]
+    seen.clear()
+    y = checkpoint(lambda z: z * w, x * w, use_reentrant=reentrant)
+    assert fl.autograd.grad(y, w)[0].item() == 120 and seen == [12]
+
+
 def test_inside_no_grad_it_is_the_plain_call():
     net, x = Counted(), fl.randn(5, 4)
     with fl.no_grad():

@@ -82,6 +82,11 @@ class LBFGS(Optimizer):
         if len(self._fl_groups) != 1:
             raise ValueError(f"LBFGS: {len(self._fl_groups)} groups of parameters; expected one, since all are one vector")
 
+    @property
+    def _params(self) -> list[Tensor]:
+        """All parameters: programs read `optimizer.state[optimizer._params[0]]`, which has the number of calls."""
+        return self._fl_groups[0]["params"]  # type: ignore[no-any-return]
+
     # ---------------------------------------------------------------- all parameters as one vector
 
     def _fl_flat_grad(self) -> Tensor:

@@ -42,6 +42,7 @@ from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._keys import Keys
 from flambeau.serialization._named import Allowed, Parts, is_named, parts_of
 from flambeau.serialization._ordinary import FACTORIES
+from flambeau.serialization._results import made_result, result_type
 from flambeau.serialization._sharing import Met, check_place, placed
 
 MAX_DEPTH = 200
@@ -405,7 +406,7 @@ class Checker:
     def _class(self, name: Any) -> Any:
         if type(name) is not str:
             raise FileFormatError(f"the structure names a class {str(name)[:80]}")
-        kind = self._allowed.find(name)
+        kind = result_type(name) or self._allowed.find(name)
         if kind is None:
             raise FileFormatError(f"is refused: {self._allowed.refusal(name)}")
         return kind
@@ -600,8 +601,10 @@ class Decoder:
         return key
 
     def _named(self, node: dict[str, Any]) -> Any:
-        kind = self._allowed.find(node["R"])
         args = tuple(self._all(node["a"])) if "a" in node else ()
+        if (result := result_type(node["R"])) is not None:
+            return made_result(result, args[0] if args else ())
+        kind = self._allowed.find(node["R"])
         state = self.decode(node["b"]) if "b" in node else None
         items = tuple(self._all(node.get("e", [])))
         return self._allowed.made_of(kind, Parts(args, "w" in node, state, items, tuple(self._pairs(node.get("k", [])))))

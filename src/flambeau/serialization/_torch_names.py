@@ -35,6 +35,7 @@ from flambeau.serialization._torch_values import (
     build_array,
     build_dtype,
     build_partial,
+    named_result,
     script_object,
 )
 from flambeau.storage import STORAGES
@@ -89,7 +90,8 @@ class TorchNames(Context):
     def find(self, name: str) -> Any:
         if len(name) > 2 * MAX_LINE:
             raise FileFormatError(f"it names {short(name)}, which is too long")
-        known = name in _FUNCTIONS or name in _CLASSES or name in KINDS or name in CONSTANTS or name in MADE
+        result = named_result(name)
+        known = name in _FUNCTIONS or name in _CLASSES or name in KINDS or name in CONSTANTS or name in MADE or result is not None
         if (what := self._allowed.find(name, imported=not known)) is not None:
             return what
         if name in _FUNCTIONS:
@@ -97,6 +99,8 @@ class TorchNames(Context):
             return Global(name, lambda args: function(self, args), kind=_kind_of(name))
         if name in _CLASSES or name in KINDS:
             return Global(name, None, kind=_kind_of(name))
+        if result is not None:
+            return Global(name, lambda args: result(self, args))
         if name in CONSTANTS:
             return CONSTANTS[name]
         if name in MADE:

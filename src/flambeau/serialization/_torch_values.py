@@ -16,6 +16,7 @@ from flambeau import _C
 from flambeau.serialization._errors import FileFormatError, short
 from flambeau.serialization._ordinary import FACTORIES
 from flambeau.serialization._pickle import Global, Inner, plain
+from flambeau.serialization._results import made_result, result_type
 from flambeau.serialization._torch_context import Context, Function, attributes, expect, is_dict
 
 
@@ -28,10 +29,23 @@ def _size(names: Context, args: tuple[Any, ...]) -> Any:
 
 
 def _device(names: Context, args: tuple[Any, ...]) -> Any:
+    """A name: options that a checkpoint keeps say where it was trained. Tensors go where `map_location` says."""
     expect("torch.device", args, str, int, optional=1)
-    if args[0] not in ("cpu", "meta") or (len(args) > 1 and args[1] != 0):
-        raise FileFormatError(f"the device {short(args)} is not here; expected cpu or meta")
-    return _C.device(args[0])
+    try:
+        return _C.device(*args)
+    except ValueError as error:
+        raise FileFormatError(f"{short(args)} is no device: {short(str(error))}") from error
+
+
+def named_result(name: str) -> Function | None:
+    """What makes a result with named parts; None for another name."""
+    kind = result_type(name)
+
+    def make(names: Context, args: tuple[Any, ...]) -> Any:
+        expect(name, args, tuple, dict, optional=1)
+        return made_result(kind, plain(args[0]))
+
+    return make if kind is not None else None
 
 
 def _check_elements(names: Context, items: Any) -> None:

@@ -28,6 +28,7 @@ from flambeau.serialization._allowed import found_by_name, functional_names
 from flambeau.serialization._container import array_of, write_all
 from flambeau.serialization._named import is_ordinary
 from flambeau.serialization._ordinary import FACTORIES
+from flambeau.serialization._results import result_type
 from flambeau.serialization._sharing import Entries, Met, dense_memory, overlapping
 from flambeau.serialization._skip import is_skipped
 from flambeau.serialization._structure import MAX_DEPTH, Encoder
@@ -439,6 +440,8 @@ class _Pickler:
         while module not in sys.modules and "." in module:
             module, _, outer = module.rpartition(".")
             name = f"{outer}.{name}"
+        if result_type(node["R"]) is not None:
+            module = "torch.return_types"
         self._global(f"{module} {name}")
         self._tuple(node["a"])
         self._out.append(b"\x81" if "w" in node else b"R")

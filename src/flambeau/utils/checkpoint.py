@@ -26,9 +26,10 @@ from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._errors import RefusedTypeError
 from flambeau._redraw import Place
+from flambeau._running import run_backward
 from flambeau._warn import warn
 from flambeau.amp.autocast_mode import autocast
-from flambeau.autograd import Function, enable_grad, grad, is_grad_enabled
+from flambeau.autograd import Function, enable_grad, is_grad_enabled
 from flambeau.autograd.graph import saved_tensors_hooks
 from flambeau.overrides import TorchFunctionMode, resolve_name
 
@@ -171,15 +172,18 @@ class CheckpointFunction(Function):
         wanted = [x for x, needed in zip(fresh, part.needed) if needed] + part.leaves
         found: Any = ()
         if pairs and wanted:
-            # Retained: a part may end in tensors whose own history is still to be walked.
+            # Retained: a part may end in tensors whose own history is still to be walked. Hooks of leaves see the sums, to which
+            # this adds a part.
             with _ending_at(fresh):
-                found = grad(
+                found = run_backward(
                     [y for y, _ in pairs],
-                    wanted,
                     [dy for _, dy in pairs],
-                    retain_graph=True,
-                    create_graph=again,
-                    allow_unused=True,
+                    retain=True,
+                    create=again,
+                    inputs=wanted,
+                    accumulate=False,
+                    unused=True,
+                    leaf_hooks=False,
                 )
         by_id = {id(x): dx for x, dx in zip(wanted, found)}
         return (None, None, *(by_id.get(id(x)) for x in (*fresh, *part.leaves)))
@@ -199,7 +203,7 @@ def _ending_at(inputs: Iterable[Tensor]) -> Iterator[None]:
 
     The graph itself stays, since the gradients' own gradients go on through it.
     """
-    nodes = [x.grad_fn for x in inputs if x.grad_fn is not None]
+    nodes = [node for x in inputs if (node := x.grad_fn) is not None]
     closed = [node.register_hook(lambda *_: (None,)) for node in nodes]
     try:
         yield
