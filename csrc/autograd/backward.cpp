@@ -641,6 +641,7 @@ std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<T
                                  bool create_graph, const std::vector<Tensor>& inputs, bool accumulate, bool allow_unused, bool leaf_hooks) {
   check_roots(roots, grads);
   check_inputs(inputs);
+  graph::note_backward();
   WithGrad mode(create_graph);
   // Gradients are computed in the types of the forward, wherever backward is called.
   const WithoutAutocast types_stay;

@@ -156,6 +156,7 @@ class CopySlices final : public Node {
   void release_saved() override { inner_->release_saved(); inner_->released = true; }
   void show_saved(SavedVisitor& visitor) const override { inner_->show_saved(visitor); }
   bool divisible() const override { return inner_->divisible(); }
+  void before_overwrite() override { inner_->before_overwrite(); }
   Ref<Node> view_of_result() { return make_ref<AsStridedBackward>(geometry_, Edge{Ref<Node>::share(this), 0}); }
 
  private:
@@ -227,27 +228,52 @@ class SpentNode final : public Node {
   const char* name_;
 };
 
+// The history of a tensor that nobody knows: going through it raises, wherever the known one led.
+class LostNode final : public Node {
+ public:
+  LostNode(std::string why, Edge known) : Node(1), why_(std::move(why)) { edges.push_back(std::move(known)); }
+  const char* name() const override { return "NotImplemented"; }
+  void apply(BackwardCall&) override { raise<AutogradError>("backward: ", why_); }
+
+ private:
+  std::string why_;
+};
+
 const graph::Autograd for_programs{
     gradient_of, replace_gradient,
     [](const Tensor& x) -> const char* {
       const Ref<Node> node = grad_fn(x);
       return node && node->released ? profile::interned(node->name()) : nullptr;
     },
-    [](const Tensor& x, const char* name) { set_history(x, make_ref<SpentNode>(name), 0); }};
+    [](const Tensor& x, const char* name) { set_history(x, make_ref<SpentNode>(name), 0); },
+    [](const Tensor& x) { return requires_grad(x); },
+    [](const Tensor& x) { return requires_grad(x) && !is_leaf(x); }};
 [[maybe_unused]] const bool known = (graph::autograd = &for_programs, true);
 
 }  // namespace
 
+void lose_history(const Tensor& t, std::string why) {
+  graph::note_change(t, "it makes a history unknown");
+  graph::note_object_change(t);
+  set_history(t, make_ref<LostNode>(std::move(why), gradient_edge(t)), 0);
+}
+
+// A view's history is its base's as of the last write, also where that has none any more. Of a base that has got other memory since, it is
+// known only if nothing was written before.
 Ref<Node> grad_fn(const Tensor& t) {
   TensorImpl& impl = *t.impl();
   AutogradMeta* meta = static_cast<AutogradMeta*>(impl.meta.get());
-  if (!follows_base(impl)) return meta ? meta->grad_fn : Ref<Node>();
-  if (!impl.base->requires_grad) return meta ? meta->grad_fn : Ref<Node>();
+  if (!impl.view_tracks_base) return meta ? meta->grad_fn : Ref<Node>();
+  const bool follows = follows_base(impl), has_own = meta && meta->grad_fn;
+  if (!has_own && !(follows && impl.base->requires_grad)) return {};
   const uint32_t version = noticed_var(impl).noticed();
-  if (meta && meta->grad_fn && meta->view_version == version) return meta->grad_fn;
+  if (has_own && meta->view_version == version) return meta->grad_fn;
   const Tensor base(impl.base);
   AutogradMeta& own = ensure_meta(t);
-  Ref<Node> node = make_ref<AsStridedBackward>(base, t);
+  Ref<Node> node;
+  if (follows) node = make_ref<AsStridedBackward>(base, t);
+  else node = make_ref<LostNode>("the memory of this view was written to, and then the tensor that it is a view of got other memory (`.data = ...`, set_), "
+                                 "so that nobody knows the view's history; take the view's clone() before", Edge{own.grad_fn, own.output_nr});
   move_retain(t, own.grad_fn.get(), *node, 0);
   replace_grad_fn(own, std::move(node));
   own.output_nr = 0;
@@ -346,6 +372,8 @@ void check_inplace(const char* op, const Tensor& x) {
                            x.strides(), ", from expand?); clone() it first");
   if (impl.inference && !thread_modes().inference)
     raise<AutogradError>(op, ": a tensor made in inference_mode can only be written in inference_mode; clone() it first");
+  for (const TensorImpl* written : {x.impl(), impl.base.get()})
+    if (const auto* meta = written ? static_cast<const AutogradMeta*>(written->meta.get()) : nullptr; meta && meta->grad_fn) meta->grad_fn->before_overwrite();
   if (!grad_enabled()) return;
   if (impl.base && !impl.view_tracks_base && impl.base->requires_grad)
     raise<AutogradError>(op, ": this view was made under no_grad, and its base requires grad; write to it under no_grad too, or make the view outside");

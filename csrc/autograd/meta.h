@@ -177,6 +177,8 @@ Edge gradient_edge(const Tensor& t);
 Edge edge_of_result(Node& node, uint32_t nr);
 // Makes `node` the producer of t, as output `nr`.
 void set_history(const Tensor& t, Ref<Node> node, uint32_t nr = 0);
+// Makes t a tensor whose history is not known: a backward through it raises, and says why.
+void lose_history(const Tensor& t, std::string why);
 // Makes leaf t (not) require grad; raises AutogradError for integers or non-leaves.
 void set_requires_grad(const Tensor& t, bool on);
 

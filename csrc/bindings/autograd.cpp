@@ -241,6 +241,11 @@ void init_autograd(nb::module_& m) {
   m.def("runs_for_inputs", &runs_for_inputs);
   m.def("stand_in", [](nb::handle x) { return nb::steal(wrap(stand_in(plain_tensor(x.ptr(), "stand_in", "x")))); });
   m.def("check_inplace", [](const char* op, nb::handle x) { check_inplace(op, plain_tensor(x.ptr(), "check_inplace", "x")); });
+  m.def("lose_history", [](nb::handle x, std::string why, nb::handle from) {
+    const Tensor t = plain_tensor(x.ptr(), "lose_history", "x");
+    lose_history(t, std::move(why));
+    for (const Tensor& source : tensors_of(from, false)) grad_fn(t)->edges.push_back(gradient_edge(source));
+  });
   m.def("become_view", [](nb::handle x, nb::handle view) { become_view(plain_tensor(x.ptr(), "become_view", "x"), plain_tensor(view.ptr(), "become_view", "view")); });
   m.def("reaches_others", [](nb::handle roots, nb::handle leaves) { return reaches_others(tensors_of(roots, false), tensors_of(leaves, false)); });
 

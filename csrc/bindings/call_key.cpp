@@ -1,9 +1,13 @@
 // What tells one call of a compiled function from another: everything but the tensors' bytes and geometry, as bytes.
 #include "bindings/call_key.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "autograd/meta.h"
 #include "bindings/args.h"
@@ -37,6 +41,7 @@ class Key {
   void add(PyObject* v) {
     if (is_tensor(v) && !taken_over(v)) {
       put('T');
+      put(first_place(v));
       put(requires_grad(tensor_of(v)));
       for (const uint64_t id : hooks_of_leaf(tensor_of(v))) put(id);
       tensors_.append(nb::handle(v));
@@ -100,6 +105,19 @@ class Key {
   const std::string& bytes() const { return out_; }
 
  private:
+  // Where among the tensors this one stands for the first time.
+  uint32_t first_place(PyObject* v) {
+    const auto n = static_cast<uint32_t>(places_.size());
+    if (n < kFew) {  // as most calls have
+      const auto at = std::find_if(places_.begin(), places_.end(), [&](const auto& place) { return place.first == v; });
+      if (at != places_.end()) return at->second;
+      places_.emplace_back(v, count_);
+    } else {
+      if (many_.empty()) many_.insert(places_.begin(), places_.end());
+      if (const auto [at, fresh] = many_.emplace(v, count_); !fresh) return at->second;
+    }
+    return count_++;
+  }
   template <class T>
   void put(T value) {
     char bytes[sizeof(T)];
@@ -129,6 +147,10 @@ class Key {
   std::string out_;
   nb::handle describe_;
   nb::list tensors_;
+  static constexpr uint32_t kFew = 32;
+  uint32_t count_ = 0;  // of different tensors
+  std::vector<std::pair<PyObject*, uint32_t>> places_;
+  std::unordered_map<PyObject*, uint32_t> many_;
 };
 
 }  // namespace

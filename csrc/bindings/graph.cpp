@@ -337,6 +337,7 @@ void init_graph(nb::module_& m) {
       .def("is_gone", [](const PyProgram& p) { return p.program->is_gone(); })
       .def("foreign", [](const PyProgram& p, nb::handle args) { return p.program->foreign(tensors_of(args, "args")); })
       .def("takes", [](const PyProgram& p, nb::handle args) { return p.program->takes(tensors_of(args, "args")); })
+      .def("confirm", [](PyProgram& p, const PyProgram& earlier) { p.program->confirm(*earlier.program); })
       .def("difference", [](const PyProgram& p, const PyProgram& other) -> nb::object {
         const size_t k = p.program->difference(*other.program);
         if (k == graph::Program::kSame) return nb::none();

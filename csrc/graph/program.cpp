@@ -21,6 +21,7 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
   std::vector<Recorder::Gradient> watched = recorder.watched_gradients();
   auto program = make_ref<Program>();  // before the lock, since it enters a mutex of its own in the list
   std::vector<Tensor> made = outs;     // what lives on of what was made
+  program->differentiates_ = recorder.differentiated();
   program->capture_histories(std::move(watched), args, outs);
   for (const Gradient& g : program->gradients_)
     if (g.end == Gradient::End::Fresh) made.push_back(g.now);
@@ -38,10 +39,14 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
   };
   for (uint32_t b = 0; b < p.buffers_.size(); ++b)
     p.buffers_[b] = {!recorder.is_input(b) ? Kind::Internal : recorder.storage(b).made_in(recorder.region()) ? Kind::Constant : Kind::Fixed, kNone, recorder.storage(b).size_bytes(), 0, {}, {}};
+  p.met_ = std::make_unique<std::atomic<const Storage*>[]>(args.size());
   for (uint32_t i = 0; i < args.size(); ++i) {
     const uint32_t b = buffer_of(args[i]);
     p.args_.push_back(geometry(args[i], b));
+    if (p.differentiates_ && autograd->made(args[i]))
+      raise<ArgumentError>("an argument has a history through which its backward may go on");
     if (b == kNone) continue;
+    p.met_[i] = &args[i].storage();
     if (p.buffers_[b].kind == Kind::Fixed || p.buffers_[b].kind == Kind::Constant) p.buffers_[b].kind = Kind::Argument, p.buffers_[b].index = i;
   }
   std::vector<uint32_t> held(p.buffers_.size());  // references that `outs` hold
@@ -375,7 +380,16 @@ void Program::take_arena() {
   arena_ = Storage::allocate_apart(arena_bytes_, Device{});
 }
 
-bool Program::fits(const std::vector<Tensor>& args) const {
+// Note [The same argument each time]
+// A recording knows memory, not names: where a function was called with a tensor that it reaches by another way, too (a parameter of its module, a
+// global), it can not say by which one it read it. Two recordings of different arguments that come to the same can. So an argument
+// that was the same in all recordings has to be the same in a run; another one is recorded, and compared.
+void Program::confirm(const Program& earlier) {
+  for (size_t i = 0; i < args_.size(); ++i)
+    if (met_[i] != earlier.met_[i]) met_[i] = nullptr;
+}
+
+bool Program::fits(const std::vector<Tensor>& args, bool known) const {
   if (args.size() != args_.size()) return false;
   for (size_t i = 0; i < args.size(); ++i) {
     const Tensor& x = args[i];
@@ -384,6 +398,8 @@ bool Program::fits(const std::vector<Tensor>& args) const {
     if (g.buffer == kNone) continue;
     const Buffer& b = buffers_[g.buffer];
     if (x.storage().size_bytes() < b.size_bytes) return false;
+    if (const Storage* met = met_[i].load(std::memory_order_relaxed); known && met && met != &x.storage()) return false;
+    if (differentiates_ && autograd->made(x)) return false;
     if (b.kind == Kind::Fixed) {
       if (&x.storage() != b.storage.get()) return false;
     } else if (&x.storage() != &args[b.index].storage() || (b.written && (x.storage().shared_outside() || x.impl()->own_var))) {
@@ -392,13 +408,14 @@ bool Program::fits(const std::vector<Tensor>& args) const {
   }
   for (const Gradient& g : gradients_)
     if (g.looked && autograd->grad(g.tensor(args)).impl() != g.before.impl()) return false;
-  // What was apart must be apart, unless nobody writes it.
+  // What was apart must be apart, unless nobody writes it, nor finds gradients through it.
   for (const Buffer& a : buffers_) {
     if (a.kind != Kind::Argument) continue;
     const Storage* storage = &args[a.index].storage();
+    const bool traced = differentiates_ && autograd->wants(args[a.index]);
     for (const Buffer& b : buffers_) {
       const Storage* other = b.kind == Kind::Argument ? &args[b.index].storage() : b.kind == Kind::Fixed ? b.storage.get() : nullptr;
-      if (&a != &b && storage == other && (a.written || b.written)) return false;
+      if (&a != &b && storage == other && (a.written || b.written || traced)) return false;
     }
   }
   return true;
@@ -475,7 +492,7 @@ class Program::Seen {
 std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args) {
   const Pause pause;  // a run inside of a region happens at once
   if (!placed_) raise<ArgumentError>("run: place() the internal buffers first");
-  if (!fits(args)) return std::nullopt;
+  if (!fits(args, true)) return std::nullopt;
   for (const Buffer& b : buffers_) {
     if (b.kind != Kind::Argument && b.kind != Kind::Fixed) continue;
     Storage& storage = b.kind == Kind::Fixed ? *b.storage : args[b.index].storage();

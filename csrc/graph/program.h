@@ -72,7 +72,9 @@ class Program final : public RefCounted {
   void place(const std::vector<std::pair<uint32_t, size_t>>& offsets, size_t total);
   // Gives the arena back until the next run.
   void rest();
-  bool takes(const std::vector<Tensor>& args) const { return fits(args); }
+  bool takes(const std::vector<Tensor>& args) const { return fits(args, false); }
+  // Takes over what is known of arguments from an earlier recording that came to the same.
+  void confirm(const Program& earlier);
   // Whether it looks at a gradient that nobody else has any more: it will never fit again.
   bool is_gone() const {
     return std::any_of(gradients_.begin(), gradients_.end(), [](const Gradient& g) { return g.before.defined() && g.before.impl()->use_count() == 1; });
@@ -139,7 +141,7 @@ class Program final : public RefCounted {
   void capture_histories(std::vector<Recorder::Gradient> watched, const std::vector<Tensor>& args, const std::vector<Tensor>& outs);
   static bool same_memory(const Buffer& a, const Buffer& b);
   static Geometry geometry(const Tensor& x, uint32_t buffer);
-  bool fits(const std::vector<Tensor>& args) const;
+  bool fits(const std::vector<Tensor>& args, bool known) const;
   void point(const Buffer& buffer, const Ref<Storage>& storage);
   // What is rewritten before it is planned: rewrite.cpp.
   void fold_batch_norms();
@@ -173,6 +175,9 @@ class Program final : public RefCounted {
   Ref<Storage> arena_;
   size_t arena_bytes_ = 0;
   bool placed_ = false;
+  // Note [The same argument each time]: the memory that an argument had in all recordings; null where it differed.
+  std::unique_ptr<std::atomic<const Storage*>[]> met_;
+  bool differentiates_ = false;   // a backward ran in it
   bool gradients_apart_ = false;  // somebody kept one: they get memory of their own
   std::vector<uint32_t> once_;                                 // nodes that run before the others, and seldom
   struct Read {  // of a fixed buffer: as what it was read

@@ -78,8 +78,11 @@ class Recorder final : public Recording {
   Interruption& interruption() { return interruption_; }
   void interrupted(const char* what);
   // Between watch() and watched_gradients() what happens to tensors beside ops is noted.
-  void watch() { watched_ = true; }
+  void watch() { watched_ = true, differentiated_ = false; }
   bool watched() const { return watched_; }
+  // Whether a backward ran since watch().
+  void differentiate() { differentiated_ = true; }
+  bool differentiated() const { return differentiated_; }
   void changed(const Tensor& x, const char* what);
   void gradient(const Tensor& x, const Tensor& grad, bool looked);
   // The gradients of tensors that somebody still has: what they were before the region, where that mattered. Other changes of
@@ -170,7 +173,7 @@ class Recorder final : public Recording {
   };
   std::vector<Change> changes_;
   std::vector<Gradient> gradients_;
-  bool watched_ = false;
+  bool watched_ = false, differentiated_ = false;
   double budget_ = 1;
   std::vector<char> wanted_, runs_;
   std::vector<uint32_t> ends_;  // per node the last buffer that it is the last to use; the others follow by Buffer::ends_too
@@ -208,12 +211,18 @@ inline void note_change(const Tensor& x, const char* what) {
 inline void note_gradient(const Tensor& x, const Tensor& grad, bool looked) {
   if (recorder_here) [[unlikely]] static_cast<Recorder*>(recorder_here)->gradient(x, grad, looked);
 }
+// ... and that a backward runs.
+inline void note_backward() {
+  if (recorder_here) [[unlikely]] static_cast<Recorder*>(recorder_here)->differentiate();
+}
 // What a program needs of autograd, which lies above it and sets this.
 struct Autograd {
   Tensor (*grad)(const Tensor& x);
   Tensor (*replace)(const Tensor& x, Tensor grad);  // x.grad; returns what it was
   const char* (*spent)(const Tensor& x);  // the name of x's history, where a backward has used it up; otherwise null
   void (*set_spent)(const Tensor& x, const char* name);
+  bool (*wants)(const Tensor& x);  // a gradient
+  bool (*made)(const Tensor& x);   // by ops that a gradient goes on through
 };
 extern const Autograd* autograd;
 // While it lives the thread does not record.

@@ -365,6 +365,7 @@ class _Compiled:
                 return result
             other = old.program.difference(entry.program)
             if other is None and old.given == entry.given and old.views == entry.views and repr(old.form) == repr(entry.form):
+                entry.program.confirm(old.program)
                 if not old.confirmed:
                     try:
                         _place(entry.program)
@@ -377,6 +378,7 @@ class _Compiled:
                     self.failures = self.kept = 0
                 else:
                     old.version = version
+                    old.program.confirm(entry.program)
                 return result
             with contextlib.suppress(ValueError):
                 entries.remove(old)

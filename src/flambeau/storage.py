@@ -568,7 +568,7 @@ def _sizes(name: str, value: Any) -> tuple[int, ...]:
 
 
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
-    """Makes this tensor a view of a storage, or of another tensor's memory, in place.
+    """Makes this tensor a view of a storage, or of another tensor's memory, in place. It has no derivative: a backward through it raises.
 
     Raises:
         TypeError: `source` is neither.
@@ -576,16 +576,25 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     """
     if self.requires_grad and self.is_leaf and _C.is_grad_enabled():
         raise _C.AutogradError("set_: a leaf tensor that requires grad can not be written in place; use no_grad(), or x.data.set_(...)")
+    given = [source] if isinstance(source, Tensor) else []
+    traced = _C.is_grad_enabled() and any(x.requires_grad for x in [self, *given])
+    _set(self, source, storage_offset, size, stride)
+    if traced:
+        _C.lose_history(self, "set_ has no derivative; use it under no_grad(), or copy_()", given)
+    return self
+
+
+def _set(self: Tensor, source: Any, storage_offset: int, size: Any, stride: Any) -> None:
     if source is None:
         self.data = ops.empty((0,), dtype=self.dtype)
-        return self
+        return
     if isinstance(source, Tensor):
         if source.dtype is not self.dtype:
             raise _C.DTypeError(f"set_: source is {source.dtype}; expected {self.dtype}, as this tensor is")
         flat = source.detach()
         if size is None:
             self.data = flat
-            return self
+            return
     elif isinstance(source, (UntypedStorage, TypedStorage)):
         flat = source.untyped()._bytes
         flat = flat if self.dtype is _C.uint8 else flat[: len(flat) // self.dtype.itemsize * self.dtype.itemsize].view(self.dtype)
@@ -599,4 +608,3 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
             step *= max(n, 1)
         stride = tuple(reversed(steps))
     self.data = flat.as_strided(shape, _sizes("stride", stride), storage_offset)
-    return self

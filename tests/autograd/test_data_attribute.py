@@ -177,3 +177,45 @@ def test_arguments_of_replays_have_the_versions_that_they_have(first):
     d = fl.ones(3).data
     f(d)
     assert d._version == 1
+
+
+@pytest.fixture
+def a():
+    return fl.tensor([0.3, 0.6, 0.9], dtype=fl.float64, requires_grad=True)
+
+
+def slope(y, a):
+    return fl.autograd.grad(y.square().sum(), a, allow_unused=True, materialize_grads=False)[0]
+
+
+@pytest.mark.parametrize("write", [lambda y: y.mul_(y), lambda y: y[1:].fill_(5.0), lambda y: y.mul_(2)], ids=["all", "part", "scaled"])
+def test_views_of_what_was_written_and_then_detached_lead_nowhere(a, write):
+    y = a * 1.5
+    v = y[1:]
+    write(y)
+    y.detach_()
+    assert slope(v, a) is None and v.requires_grad
+
+
+def test_a_view_of_a_detached_tensor_keeps_its_history_until_it_is_written(a):
+    y = a * 1.5
+    v = y[1:]
+    y.detach_()
+    assert fl.allclose(slope(v, a), fl.tensor([0, 2 * 1.5 * 0.9, 2 * 1.5 * 1.35], dtype=fl.float64))
+    y.mul_(2)
+    assert slope(v, a) is None
+
+
+def test_views_of_what_was_written_and_got_other_memory_are_refused(a):
+    y = a * 1.5
+    v, before = y.view(-1), (a * 1.5).view(-1)
+    y[0] = 5.0
+    y.data = a.detach() * 3
+    assert v[0] == 5
+    with pytest.raises(fl.AutogradError, match="got other memory"):
+        slope(v, a)
+    w = (z := a * 1.5).view(-1)
+    z.data = a.detach() * 3
+    assert fl.equal(slope(w, a), slope(before, a))
+    w.mul_(2)
+    assert fl.equal(slope(w, a), 4 * slope(before, a))

@@ -139,3 +139,18 @@ def test_sizes_of_a_view_that_are_none_are_named(given, words):
     with pytest.raises(TypeError, match=rf"set_: {words}; expected a tuple of ints"):
         x.set_(fl.ones(4), *given)
     assert x.tolist() == [0, 0, 0] and x.set_(fl.ones(4), 1, 2, 1).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("target", [lambda a: a * 1.5, lambda a: fl.zeros(3)], ids=["with a history", "without one"])
+def test_set_has_no_derivative(target):
+    a = fl.tensor([0.3, 0.6, 0.9], requires_grad=True)
+    y = target(a)
+    y.set_(a * 2)
+    assert y.requires_grad and fl.equal(y.detach(), a.detach() * 2)
+    with pytest.raises(fl.AutogradError, match="set_ has no derivative"):
+        y.square().sum().backward()
+    with pytest.raises(fl.AutogradError, match="set_ has no derivative"):
+        fl.autograd.grad(y.square().sum(), a, allow_unused=True)
+    with fl.no_grad():
+        z = fl.zeros(3).set_(a * 2)
+    assert not z.requires_grad

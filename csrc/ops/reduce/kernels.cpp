@@ -30,6 +30,32 @@ double count_of(const Tensor& x, const Tensor& y) {
   return y.numel() ? static_cast<double>(x.numel()) / static_cast<double>(y.numel()) : 0;
 }
 
+Tensor scratch(const Tensor& y) { return empty(y.sizes(), DType::Float64); }
+
+// Of equal numbers the mean may be off by a rounding, which is then their deviation; programs look for one of 0. Where a deviation is that small beside the
+// mean, extremes tell.
+void settle_equal(const Tensor& x, Dimensions dims, bool root, double n, const Tensor& mean, const Tensor& y) {
+  if (n < 2 || y.numel() == 0) return;
+  const double eps = float_type(x.dtype()) == DType::Float64 ? 0x1p-52 : 0x1p-23, near = 1024 * eps;
+  double* const m = mean.data<double>();
+  const auto small = [&](double deviation, double of) { return deviation != 0 && deviation <= (root ? near * std::abs(of) : near * near * of * of); };
+  visit(y.dtype(), [&]<class T>(T) {
+    if constexpr (std::is_floating_point_v<T> || is_half_type<T>) {
+      using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+      T* const d = y.data<T>();
+      bool any = false;
+      for (int64_t i = 0; i < y.numel(); ++i) any |= small(static_cast<Wide>(d[i]), m[i]);
+      if (!any) return;
+      const Tensor top = scratch(y), bottom = scratch(y);
+      reduce({.fold = Fold::Max}, float_type(x.dtype()), x, dims, top);
+      reduce({.fold = Fold::Min}, float_type(x.dtype()), x, dims, bottom);
+      const double *high = top.data<double>(), *low = bottom.data<double>();
+      for (int64_t i = 0; i < y.numel(); ++i)
+        if (high[i] == low[i]) m[i] = high[i], d[i] = static_cast<T>(Wide{0});
+    }
+  });
+}
+
 void mean_and_deviation(const Tensor& x, Dimensions dims, double correction, bool root, const Tensor& mean, const Tensor& y) {
   const DType type = float_type(x.dtype());
   const double n = count_of(x, y);
@@ -37,8 +63,8 @@ void mean_and_deviation(const Tensor& x, Dimensions dims, double correction, boo
   reduce({.fold = Fold::Deviation, .finish = root ? Finish::SqrtDivide : Finish::Divide, .q = std::max(0.0, n - correction),
           .center = &mean},
          type, x, dims, y);
+  settle_equal(x, dims, root, n, mean, y);
 }
-Tensor scratch(const Tensor& y) { return empty(y.sizes(), DType::Float64); }
 
 }  // namespace
 

@@ -1,0 +1,38 @@
+"""Deviations of numbers that are equal, of which programs ask whether they are 0 (`scale[scale == 0] = 1`)."""
+
+import pytest
+
+import flambeau as fl
+
+SHAPES = [((1000,), None), ((1000, 5), 0), ((5, 1000), 1), ((1000, 5), None), ((10, 100, 7), (0, 1)), ((3, 1000, 64), 1), ((100, 17, 3), (0, 2)), ((2,), 0)]
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.bfloat16, fl.float16], ids=str)
+@pytest.mark.parametrize(("shape", "dim"), SHAPES)
+def test_of_equal_numbers(shape, dim, dtype):
+    for value in (0.3, 0.1, 1e6 + 0.1, -7.77, 1e-30, 0.0):
+        x = fl.full(shape, value, dtype=dtype)
+        if not x.isfinite().all():
+            continue
+        for result in (x.std(dim), x.var(dim, correction=0), *fl.std_mean(x, dim)[:1], *fl.var_mean(x, dim)[:1]):
+            assert not result.any()
+        for mean in (fl.std_mean(x, dim)[1], fl.var_mean(x, dim)[1]):
+            assert (mean == x.flatten()[0]).all()
+
+
+def test_of_some_equal_numbers_among_others():
+    x = fl.randn(3, 4, 2000, dtype=fl.float64).transpose(1, 2) + 5
+    x[1, :, 2] = 0.1
+    plain = x.numpy().std(1)
+    got = x.std(1, correction=0)
+    assert got[1, 2] == 0
+    plain[1, 2] = 0
+    fl.testing.assert_close(got, fl.tensor(plain), rtol=1e-12, atol=0)
+    out = fl.empty(4, 3, dtype=fl.float64).t()
+    assert fl.equal(fl.std(x, 1, correction=0, out=out), got) and fl.equal(out, got)
+
+
+def test_of_nearly_equal_numbers():
+    x = fl.full((1000, 2), 0.1)
+    x[3, 0] = x[3, 0].nextafter(fl.tensor(1.0))
+    assert (x.std(0) > 0).tolist() == [True, False]
