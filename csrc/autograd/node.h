@@ -151,6 +151,8 @@ class Node : public RefCounted {
   virtual void release_saved() {}
   // Shows what it keeps of the forward pass, by the names that PyTorch has for it.
   virtual void show_saved(SavedVisitor& visitor) const { (void)visitor; }
+  // The op's result is about to be overwritten, which the node may have kept instead of what the op overwrote.
+  virtual void before_overwrite() {}
   // Whether apply() for some edges now and others later does no work twice and shows nobody anything twice.
   virtual bool divisible() const { return true; }
   // Whether apply() makes use of BackwardCall::total: Note [Gradients of parts] in backward.cpp.

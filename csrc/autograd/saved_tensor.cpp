@@ -44,6 +44,13 @@ void SavedTensor::save_output(const Tensor& y, uint32_t nr) {
   tensor_ = alias(y);
 }
 
+void SavedTensor::detach_bytes() {
+  if (!tensor_.defined() || noticed_var(*tensor_.impl()).noticed() != version_) return;
+  WithGrad off(false);
+  tensor_ = op::clone(tensor_);
+  version_ = noticed_var(*tensor_.impl()).noticed();
+}
+
 void SavedTensor::note_producer(const Tensor& x) {
   Edge edge = gradient_edge(x);
   producer_ = std::move(edge.fn);

@@ -29,6 +29,7 @@ class SavedTensor {
   void save(const Tensor& x);                      // an input
   void save_copy(const Tensor& x);                 // an input that the op is about to overwrite
   void save_output(const Tensor& y, uint32_t nr);  // an output of the node itself
+  void detach_bytes();                             // goes on with a copy of what is about to be overwritten
   Tensor unpack(Node& node, const char* what) const;
   void clear() {
     tensor_ = Tensor();

@@ -290,3 +290,28 @@ def test_second_gradients_of_results_in_views(op, place):
         into += [*first, *(leaf.grad for leaf in leaves)]
     for a, b in zip(got, wanted, strict=True):
         fl.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("write", [lambda y: y.mul_(2), lambda y: y[1:].mul_(2), lambda y: y.view(-1).add_(1).mul_(2)], ids=["all", "part", "view"])
+@pytest.mark.parametrize("limited", [lambda y: fl.nn.functional.hardtanh_(y, -1, 0.5), lambda y: fl.nn.functional.relu6(y, inplace=True)], ids=["hardtanh", "relu6"])
+@pytest.mark.parametrize("part", [False, True], ids=["whole", "of a view"])
+def test_limited_in_place_and_then_written(limited, write, part):
+    x = fl.tensor([-2.0, 0.3, 0.4, 9.0], dtype=fl.float64, requires_grad=True)
+
+    def loss(x, apart):
+        y = x * 3
+        limited(y[:3] if part else y)
+        y = y * 1 if apart else y
+        write(y)
+        return y.square().sum()
+
+    assert fl.equal(grad(loss(x, False), x)[0], grad(loss(x, True), x)[0])
+
+
+def test_limited_in_place_and_then_written_without_grad():
+    x = fl.tensor([-2.0, 0.3, 9.0], requires_grad=True)
+    y = fl.nn.functional.relu6(x * 1, inplace=True)
+    with fl.no_grad():
+        y.zero_()
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 1, 0]

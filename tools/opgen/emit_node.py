@@ -146,6 +146,8 @@ class NodeWriter:
         out.append("  void apply([[maybe_unused]] BackwardCall& call) override {")
         out += self._apply()
         out.append("  }")
+        if op_inplace(op).get("copied"):
+            out.append(f"  void before_overwrite() override {{ if (by_output) {self.outs()[0]}_.detach_bytes(); }}")
         cleared = [n for n in self.saved() if self._is_saved(n)]
         if cleared:
             out.append("  void release_saved() override {")
