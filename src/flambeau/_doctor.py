@@ -42,6 +42,13 @@ def _mapped() -> list[str]:
     return sorted({parts[5] for line in lines if len(parts := line.split(maxsplit=5)) == 6 and ".so" in parts[5]})
 
 
+def _files() -> int | None:
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
 @dataclass
 class Machine:
     """What checks look at: files below `root`, the environment, the module, and this process."""
@@ -51,6 +58,7 @@ class Machine:
     path: Sequence[str] = field(default_factory=lambda: sys.path)
     processors: int = field(default_factory=_affinity)
     libraries: Sequence[str] = field(default_factory=_mapped)
+    files: int | None = field(default_factory=_files)  # that a process may open; None: any number
 
     def read(self, name: str) -> str:
         """The text of a file, empty where it can not be read."""
@@ -199,30 +207,14 @@ def huge_pages(machine: Machine) -> Iterator[Finding]:
 
 
 def shared_memory(machine: Machine) -> Iterator[Finding]:
-    """Worker processes hand batches over in /dev/shm."""
-    try:
-        space = os.statvfs(machine.root / "dev/shm")
-    except OSError:
-        yield Finding(
-            "note", "shared memory",
-            "there is no /dev/shm, so that worker processes send batches through pipes",
-            "DataLoader(num_workers=0), or mount it",
-        )
+    """Tensors that other processes see, batches of worker processes among them, lie in memory files: a descriptor each."""
+    if machine.files is None:
         return
-    left = space.f_bavail * space.f_frsize
-    if left < 256 << 20:
-        yield Finding(
-            "wrong", "shared memory",
-            f"/dev/shm has {bytes_text(left)} left, too little for the batches of worker processes",
-            "docker run --shm-size=2g, or num_workers=0",
-        )
+    if machine.files < 1024:
+        text = f"a process may open {machine.files} files, and each shared tensor takes one"
+        yield Finding("wrong", "shared memory", text, "ulimit -n 4096")
     else:
-        yield Finding("good", "shared memory", f"/dev/shm has {bytes_text(left)} left")
-    import resource
-
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if files != resource.RLIM_INFINITY and files < 1024:
-        yield Finding("wrong", "shared memory", f"a process may open {files} files, and each shared tensor takes one", "ulimit -n 4096")
+        yield Finding("good", "shared memory", f"a process may open {machine.files} files, one for each shared tensor")
 
 
 # ---------------------------------------------------------------------------------------- installation

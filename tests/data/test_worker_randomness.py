@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import time
+import warnings
 
+import numpy as np
 import pytest
 
 import flambeau as fl
+from flambeau import _warn
 from flambeau.utils.data import DataLoader, Dataset, IterableDataset
 
 
@@ -69,3 +73,42 @@ def test_the_seed_of_a_fetch_fits_into_a_tensor(workers):
 
     fl.manual_seed(0)  # 16 seeds of 64 bits would all but surely have one above 2**63
     assert all(seed.dtype == fl.int64 and seed.min() >= 0 for seed in DataLoader(Seeds(), num_workers=workers))
+
+
+class Global(Dataset):
+    def __init__(self, draw):
+        self.draw = draw
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        return self.draw()
+
+
+@pytest.fixture
+def not_warned(monkeypatch):
+    monkeypatch.setattr(_warn, "_given", set())
+
+
+@pytest.mark.parametrize(
+    "draw, which", [(random.random, "Python's `random`"), (np.random.rand, "NumPy's global generator")], ids=["random", "numpy"]
+)
+def test_draws_from_generators_that_threads_share_are_warned_of_once(not_warned, draw, which):
+    with pytest.warns(UserWarning, match=f"draws from {which}, which worker threads share.*multiprocessing_context=\"spawn\"") as caught:
+        for _ in range(2):
+            list(DataLoader(Global(draw), num_workers=2))
+    assert len(caught) == 1 and caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    "draw, options",
+    [(random.random, {}), (np.random.rand, {"num_workers": 1}), (lambda: fl.rand(()), {"num_workers": 2}),
+     (random.random, {"num_workers": 2, "multiprocessing_context": "fork"})],
+    ids=["no workers", "one", "flambeau's", "processes"],
+)  # fmt: skip
+def test_other_draws_are_not_warned_of(not_warned, draw, options):
+    random.random()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(DataLoader(Global(draw), **options))

@@ -22,6 +22,7 @@ ELSEWHERE = {
     "_storage_bytes": "the core's",
     "_storage_ptr": "the core's",
     "_dataset_kind": "an attribute of PyTorch's loaders",
+    "_params": "an attribute of PyTorch's LBFGS",
     "_module_getattr": "tracers of packages still have this method of PyTorch's older ones",
 }
 NOT_DERIVED_FROM = {"Graph", "Node", "LinearCrossEntropyOptions", "UninitializedBuffer", "UninitializedParameter", "detect_anomaly", "set_detect_anomaly",

@@ -24,8 +24,7 @@ def machine(tmp_path):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    (tmp_path / "dev/shm").mkdir(parents=True)
-    return Machine(root=tmp_path, environ={}, path=[], processors=_C.get_num_threads(), libraries=["/usr/lib/libgomp.so.1", "/lib/libc.so.6"])
+    return Machine(root=tmp_path, environ={}, path=[], processors=_C.get_num_threads(), libraries=["/usr/lib/libgomp.so.1", "/lib/libc.so.6"], files=1 << 20)
 
 
 def said(machine, subject):
@@ -59,7 +58,7 @@ SPOILED = {
     "little memory": (lambda m: write(m, "proc/meminfo", f"MemTotal: {1 << 40} kB\n"), "memory", "slow", "are left of"),
     "no overcommitment": (lambda m: write(m, "proc/sys/vm/overcommit_memory", "2"), "memory", "note", "overcommit_memory = 2"),
     "no huge pages": (lambda m: write(m, "sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]"), "huge pages", "slow", "the system gives none"),
-    "no shared memory": (lambda m: (m.root / "dev/shm").rmdir(), "shared memory", "note", "there is no /dev/shm"),
+    "few files": (lambda m: setattr(m, "files", 256), "shared memory", "wrong", "may open 256 files"),
     "a debugging allocator": (lambda m: m.environ.update(FLAMBEAU_ALLOCATOR="guard"), "settings", "slow", "FLAMBEAU_ALLOCATOR=guard"),
     "a slower Python": (lambda m: m.environ.update(PYTHONMALLOC="debug"), "settings", "slow", "PYTHONMALLOC=debug"),
     "a GPU": (lambda m: write(m, "dev/nvidia0", ""), "GPU", "note", "this build computes on the CPU alone"),

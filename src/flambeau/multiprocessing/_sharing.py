@@ -13,6 +13,7 @@ import errno
 import os
 import tempfile
 import weakref
+from collections.abc import Callable
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
@@ -77,14 +78,42 @@ def share(x: Tensor) -> None:
         _C.move_to_buffer(x, _made(max(1, x.untyped_storage().nbytes())))
 
 
-def reduce_tensor(x: Tensor) -> Any:
+def shared_copy(x: Tensor) -> Tensor:
+    """A copy of x, row-major, that has shared memory to itself; what a dataset holds stays where it is.
+
+    Raises:
+        OSError: no memory or no descriptor is left.
+    """
+    memory = _made(max(1, x.numel() * x.element_size()))
+    y = frombuffer(memory, dtype=x.dtype, count=len(memory) // x.element_size()).as_strided(tuple(x.shape), _row_major(x.shape), 0)
+    y.copy_(x.detach())
+    y.data_ptr()  # now, if the thread records
+    for name, value in x.__dict__.items():
+        setattr(y, name, value)
+    return y.requires_grad_() if x.requires_grad else y
+
+
+def _row_major(shape: Any) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def _duplicate(segment: SharedMemory) -> Any:
+    return DupFd(segment.fd)
+
+
+def reduce_tensor(x: Tensor, handle: Callable[[SharedMemory], Any] = _duplicate) -> Any:
+    """How x is pickled for another process. `handle(segment)` makes what stands for a descriptor there, by its `detach()`."""
     if x.requires_grad and not x.is_leaf:  # the other process would take gradients that never come here
         raise _C.AutogradError(f"a tensor {list(x.shape)} with a history can not be sent to another process; send .detach() of it")
     segment = segment_of(x)
     if segment is None:
         return x.__reduce_ex__(2)
     where = x.dtype, tuple(x.shape), tuple(x.stride()), x.storage_offset(), x.requires_grad, dict(x.__dict__)
-    return _rebuild, (DupFd(segment.fd), len(segment), *where)
+    return _rebuild, (handle(segment), len(segment), *where)
 
 
 def _rebuild(

@@ -18,6 +18,7 @@ free. Where workers have copies of the dataset, which may differ (an iterable on
 
 from __future__ import annotations
 
+import pickle
 import sys
 import threading
 import time
@@ -27,13 +28,16 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from flambeau import _C
+from flambeau._warn import warn_once
+from flambeau.utils.data._fetch import End, Fetch
+from flambeau.utils.data._global_draws import moved, places, warning
 
 _local = threading.local()
 _worker_info: WorkerInfo | None = None  # what this process is a worker of, where a loader of a package's started it
-_JOIN_SECONDS = 5.0
+JOIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,22 @@ def get_worker_info() -> WorkerInfo | None:
     return getattr(_local, "info", _worker_info)
 
 
+def be_worker(info: WorkerInfo, process: bool = False) -> None:
+    """Makes this thread, and with `process` all threads of this process, a worker: what `get_worker_info` says here."""
+    global _worker_info
+    _local.info = info
+    if process:
+        _worker_info = info
+
+
+def numpy_seed(base_seed: int, worker: int) -> list[int]:
+    """A seed of NumPy's that depends on a seed and a worker's number: four 32-bit words."""
+    import numpy as np
+
+    words = np.random.SeedSequence([worker, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]).generate_state(4)
+    return [int(word) for word in words]
+
+
 class OwnRandomness(_C.held):
     """While it lasts, this thread's default generator is one seeded by `seed` and `number`."""
 
@@ -59,10 +79,6 @@ class OwnRandomness(_C.held):
         # Below 2**63, as `initial_seed` may become a tensor.
         generator = _C.Generator().manual_seed((seed + number * 0x9E3779B97F4A7C15) % 2**63)
         return super().__new__(cls, _C.set_thread_generator, generator)
-
-
-class _End:
-    """A worker's iterable dataset is exhausted."""
 
 
 class _Message(str):
@@ -73,26 +89,74 @@ class _Message(str):
 
 
 class WorkerError:
-    """An exception of a worker, on its way to the consumer."""
+    """An exception of a worker, on its way to the consumer. It can be pickled, whether or not the exception can."""
 
     def __init__(self, error: BaseException, where: str) -> None:
-        self.error = error
+        self.kind: type[BaseException] = type(error)
+        self.error: BaseException | None = error
+        self.name = type(error).__name__
         self.where = where
         self.text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "kind": _pickled(self.kind), "error": _pickled(self.error)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.kind = _unpickled(state["kind"]) or RuntimeError
+        self.error = _unpickled(state["error"])
+
     def reraise(self) -> None:
         """Raises the same type with the worker's traceback as text, chained to the original."""
-        message = f"{type(self.error).__name__} in DataLoader {self.where}\n{self.text}"
-        if isinstance(self.error, StopIteration):
+        message = f"{self.name} in DataLoader {self.where}\n{self.text}"
+        if issubclass(self.kind, StopIteration):
             raise RuntimeError(message) from self.error
         try:
-            error = type(self.error)(
-                _Message(message) if isinstance(self.error, KeyError) else message
-            )
+            error = self.kind(_Message(message) if issubclass(self.kind, KeyError) else message)
         except Exception:
             # A type with other arguments: its text stays, the place goes into a RuntimeError.
             raise RuntimeError(message) from self.error
         raise error from self.error
+
+
+def _pickled(value: Any) -> bytes | None:
+    try:
+        return pickle.dumps(value)
+    except Exception:  # whatever its class says to that
+        return None
+
+
+def _unpickled(data: bytes | None) -> Any:
+    try:
+        return None if data is None else pickle.loads(data)
+    except Exception:
+        return None
+
+
+def started(info: WorkerInfo, init_fn: Callable[[int], Any] | None, make_fetch: Callable[[Any], Fetch]) -> Fetch | WorkerError:
+    """What a worker fetches by, once it is initialised."""
+    try:
+        if init_fn is not None:
+            init_fn(info.id)
+        return make_fetch(info.dataset)
+    except BaseException as error:
+        return WorkerError(error, f"worker {info.id} of {info.num_workers}, while it started")
+
+
+def fetched(fetch: Fetch | WorkerError, task: Any, stopped: Callable[[], bool], info: WorkerInfo) -> Any:
+    """What comes of a task: a batch, `End` or a `WorkerError`."""
+    if isinstance(fetch, WorkerError):
+        return fetch
+    try:
+        return fetch(task, stopped)
+    except BaseException as error:
+        what = "" if task is None else f", batch {_short(task)}"
+        return WorkerError(error, f"worker {info.id} of {info.num_workers}{what}")
+
+
+def too_late(seq: int, timeout: float, stacks: str) -> RuntimeError:
+    """The error of a batch that did not come in time."""
+    return RuntimeError(f"DataLoader: batch {seq} did not come within timeout = {timeout} s\n{stacks}")
 
 
 class _Shared:
@@ -106,6 +170,7 @@ class _Shared:
         self.done: dict[int, Any] = {}
         self.running: dict[int, tuple[int, Any]] = {}  # worker -> task
         self.threads: list[threading.Thread] = []
+        self.drawn: str | None = None  # global generators that a fetch moved
 
     def stop(self) -> None:
         with self.lock:
@@ -151,13 +216,10 @@ def _copy_slot(slot: types.MemberDescriptorType, source: Any, target: Any) -> No
 def stop_and_join(shared: _Shared) -> None:
     """Ends the threads; a thread inside the dataset's code ends when that returns."""
     shared.stop()
-    deadline = time.monotonic() + _JOIN_SECONDS
+    deadline = time.monotonic() + JOIN_SECONDS
     for thread in shared.threads:
         if thread is not threading.current_thread() and thread.is_alive():  # what has not begun yet can not be joined, and ends at once
             thread.join(max(0.0, deadline - time.monotonic()))
-
-
-Fetch = Callable[[Any, Callable[[], bool]], Any]
 
 
 def _worker(
@@ -168,19 +230,17 @@ def _worker(
     make_fetch: Callable[[Any], Fetch],
     kept: dict[int, Any] | None,
 ) -> None:
-    _local.info = info
-    fetch: Fetch | None = None
-    broken: WorkerError | None = None
-    where = f"worker {info.id} of {info.num_workers}"
-    try:
+    be_worker(info)
+
+    def initialise(worker: int) -> None:
         if init_fn is not None:
             with OwnRandomness(info.seed, 0):
-                init_fn(info.id)
+                init_fn(worker)
         if kept is not None:
-            kept[info.id] = info.dataset
-        fetch = make_fetch(info.dataset)
-    except BaseException as error:
-        broken = WorkerError(error, f"{where}, while it started")
+            kept[worker] = info.dataset
+
+    fetch = started(info, initialise, make_fetch)
+    watched = info.num_workers > 1  # a single thread draws in order
     while True:
         with shared.lock:
             while not shared.stopped and not shared.tasks[queue]:
@@ -189,17 +249,12 @@ def _worker(
                 return
             seq, task = shared.tasks[queue].popleft()
             shared.running[info.id] = (seq, task)
-        result: Any
-        if broken is not None or fetch is None:
-            result = broken
-        else:
-            try:
-                with OwnRandomness(info.base_seed, seq):
-                    result = fetch(task, lambda: shared.stopped)
-            except BaseException as error:
-                what = "" if task is None else f", batch {_short(task)}"
-                result = WorkerError(error, where + what)
+        before = places() if watched else None
+        with OwnRandomness(info.base_seed, seq):
+            result = fetched(fetch, task, lambda: shared.stopped, info)
+        drawn, watched = before and moved(before), False
         with shared.lock:
+            shared.drawn = shared.drawn or drawn
             shared.running.pop(info.id, None)
             if shared.stopped:
                 return
@@ -270,11 +325,11 @@ class WorkerPool:
                     break
                 shared.ready.wait(left)
             else:
-                return shared.done.pop(seq)
-        raise RuntimeError(
-            f"DataLoader: batch {seq} did not come within timeout = {self.timeout} s\n"
-            f"{self._stacks()}"
-        )
+                result = shared.done.pop(seq)
+                if shared.drawn is not None:
+                    warn_once(warning(shared.drawn))
+                return result
+        raise too_late(seq, self.timeout, self._stacks())
 
     def _stacks(self) -> str:
         frames = sys._current_frames()
@@ -289,7 +344,19 @@ class WorkerPool:
         return "\n".join(lines)
 
 
-def iterate_in_worker_order(pool: WorkerPool, tasks: Iterator[Any] | None, ahead: int) -> Iterator[Any]:
+class Workers(Protocol):
+    """What a pass asks of workers, be they threads or processes."""
+
+    n: int
+
+    def put(self, seq: int, task: Any, worker: int) -> None: ...
+
+    def get(self, seq: int) -> Any: ...
+
+    def close(self) -> Any: ...
+
+
+def iterate_in_worker_order(pool: Workers, tasks: Iterator[Any] | None, ahead: int) -> Iterator[Any]:
     """The results in order; `tasks` is None for an iterable dataset (tasks without end).
 
     The first tasks are given out before it returns: a sampler draws its order when a pass begins, not with its first batch.
@@ -299,7 +366,7 @@ def iterate_in_worker_order(pool: WorkerPool, tasks: Iterator[Any] | None, ahead
     return results
 
 
-def _in_worker_order(pool: WorkerPool, tasks: Iterator[Any] | None, ahead: int) -> Iterator[Any]:
+def _in_worker_order(pool: Workers, tasks: Iterator[Any] | None, ahead: int) -> Iterator[Any]:
     """None, once the first tasks are given out; then the results."""
     live = list(range(pool.n))
     sent: deque[tuple[int, int]] = deque()  # (seq, worker)
@@ -327,7 +394,7 @@ def _in_worker_order(pool: WorkerPool, tasks: Iterator[Any] | None, ahead: int) 
             return
         number, worker = sent.popleft()
         result = pool.get(number)
-        if isinstance(result, _End):
+        if isinstance(result, End):
             if worker in live:
                 i = live.index(worker)
                 live.remove(worker)

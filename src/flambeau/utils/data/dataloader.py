@@ -1,30 +1,34 @@
-"""`DataLoader`: batches from a dataset, fetched ahead by threads if asked.
+"""`DataLoader`: batches from a dataset, fetched ahead by threads or processes if asked.
 
 Workers are threads: what the dataset holds is shared, not pickled. The order and the data, random draws
-of the dataset included, are the same for any number of workers. See `_workers.py` for how they work.
+of the dataset included, are the same for any number of workers. See `_workers.py` for how they work, and
+`_processes.py` for workers that are processes, where a `multiprocessing_context` asks for them.
 """
 
 from __future__ import annotations
 
 import itertools
-import multiprocessing
-import multiprocessing.context
 import os
 from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from flambeau._warn import warn
+from flambeau.utils.data._fetch import End, Recipe
 from flambeau.utils.data._workers import (
     OwnRandomness,
     WorkerPool,
-    _End,
+    Workers,
     iterate_in_worker_order,
 )
 from flambeau.utils.data.collate import default_collate, default_convert
 from flambeau.utils.data.datapipes._base import IterDataPipe, MapDataPipe
 from flambeau.utils.data.dataset import IterableDataset
-from flambeau.utils.data.graph_settings import apply_random_seed, apply_shuffle_settings
+from flambeau.utils.data.graph_settings import (
+    apply_random_seed,
+    apply_shuffle_settings,
+    shuffle_seeds,
+)
 from flambeau.utils.data.sampler import (
     BatchSampler,
     RandomSampler,
@@ -54,74 +58,48 @@ class _InfiniteConstantSampler(Sampler[None]):
         return itertools.repeat(None)
 
 
-class _MapFetch:
-    """Fetches one task (an index, or a list of them) of a map-style dataset."""
-
-    def __init__(self, dataset: Any, collate: Callable[[Any], Any], batched: bool) -> None:
-        self.dataset = dataset
-        self.collate = collate
-        self.batched = batched
-
-    def __call__(self, task: Any, stopped: Callable[[], bool]) -> Any:
-        if not self.batched:
-            return self.collate(self.dataset[task])
-        if hasattr(self.dataset, "__getitems__") and self.dataset.__getitems__:
-            return self.collate(self.dataset.__getitems__(task))
-        samples = []
-        for index in task:
-            if stopped():
-                return None
-            samples.append(self.dataset[index])
-        return self.collate(samples)
-
-
-class _StreamFetch:
-    """Fetches the next batch of an iterable dataset, or `_End`."""
-
-    def __init__(
-        self, dataset: Any, collate: Callable[[Any], Any], batch_size: int | None, drop_last: bool
-    ) -> None:
-        self.stream = iter(dataset)
-        self.collate = collate
-        self.batch_size = batch_size
-        self.drop_last = drop_last
-        self.ended = False
-
-    def __call__(self, task: Any, stopped: Callable[[], bool]) -> Any:
-        samples: list[Any] = []
-        wanted = 1 if self.batch_size is None else self.batch_size
-        while len(samples) < wanted and not self.ended and not stopped():
-            try:
-                samples.append(next(self.stream))
-            except StopIteration:
-                self.ended = True
-        if not samples or (len(samples) < wanted and self.drop_last):
-            return _End()
-        return self.collate(samples[0] if self.batch_size is None else samples)
-
-
 class DataLoader(Generic[T]):
     """Iterates over batches of a dataset.
 
     `num_workers` threads fetch `prefetch_factor` batches each ahead. An exception in a worker comes
     out of the iteration with its own type and the worker's traceback in its text. `timeout`
-    (seconds) bounds the wait for a batch. `pin_memory`, `pin_memory_device`, `multiprocessing_context`
-    and `in_order` are accepted without effect: on a CPU there is nothing to pin, threads are not
-    started as processes are, and batches always come in order.
+    (seconds) bounds the wait for a batch. `pin_memory`, `pin_memory_device` and `in_order` are accepted
+    without effect: on a CPU there is nothing to pin, and batches always come in order.
 
-    An iterable dataset, and any dataset beside a `worker_init_fn`, is copied for each worker: not
+    Workers are threads, unless `multiprocessing_context` says how to start processes: "spawn", "forkserver",
+    "fork" (only where it is asked for), or a context of multiprocessing. Threads start at once and copy
+    nothing; they suit code that releases the GIL (decoding, array work) or waits. Processes run Python
+    code of datasets in parallel, and each has a copy of the dataset, which is pickled for all but "fork".
+
+    * Draws from flambeau's generator: with threads each batch has a seed, so that the numbers are the same for any
+      number of workers. Processes have a seed each, `get_worker_info().seed`.
+    * Draws from `random` and NumPy's global generator: threads share these with the program, so that samples are not
+      reproducible with several workers, which a warning says. Processes have seeds for them, too.
+    * Batches of threads are handed over. Tensors of more than 64 KiB come from a process in shared memory, which goes
+      with them; smaller ones, arrays and other things are pickled.
+    * A crash in compiled code ends the program with threads. A process that dies is a RuntimeError which names it.
+    * `lambda`s, open files and locks in a dataset are refused by name, where they would have to be pickled.
+
+    With threads, an iterable dataset, and any dataset beside a `worker_init_fn`, is copied for each worker: not
     what it holds, but the object (by its class's `__copy__`, if there is one), so that what
     `worker_init_fn` writes to `get_worker_info().dataset` is that worker's. What can not be copied
     so, a tensor or a list for example, is shared. `persistent_workers` keeps these copies for the next
-    passes, and `worker_init_fn` is called once for each; the threads cost too little to be kept.
+    passes, and `worker_init_fn` is called once for each; the threads cost too little to be kept. Processes are
+    kept with all that they have, and serve one pass at a time.
 
     Raises:
         ValueError: options that exclude each other or are out of range, or an assignment to one of
-            batch_size, batch_sampler, sampler, drop_last, dataset, persistent_workers later.
+            batch_size, batch_sampler, sampler, drop_last, dataset, persistent_workers later; a
+            `multiprocessing_context` without workers, or one that is not known.
+        PicklingError: when a pass begins, that something can not be pickled for worker processes.
+        RuntimeError: a worker process died, or a batch did not come within `timeout`.
 
     >>> import flambeau as fl
     >>> data = fl.utils.data.TensorDataset(fl.arange(5))
     >>> [batch.tolist() for (batch,) in fl.utils.data.DataLoader(data, batch_size=2)]
+    [[0, 1], [2, 3], [4]]
+    >>> loader = fl.utils.data.DataLoader(data, batch_size=2, num_workers=1, multiprocessing_context="fork")
+    >>> [batch.tolist() for (batch,) in loader]
     [[0, 1], [2, 3], [4]]
     """
 
@@ -195,7 +173,7 @@ class DataLoader(Generic[T]):
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
-        _check(num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context)
+        _check(num_workers, timeout, prefetch_factor, persistent_workers)
         self._fl_iterable = isinstance(dataset, IterableDataset)
         self._dataset_kind = int(self._fl_iterable)  # frameworks ask under this name; loaders of packages write it
         self._fl_pipes = isinstance(dataset, (IterDataPipe, MapDataPipe))
@@ -233,7 +211,8 @@ class DataLoader(Generic[T]):
         self.worker_init_fn = worker_init_fn
         self.generator = generator
         self.persistent_workers = persistent_workers
-        self._fl_kept: dict[int, Any] | None = {} if persistent_workers else None
+        self._fl_kept: dict[int, Any] | None = {} if persistent_workers else None  # threads' copies of the dataset
+        self._fl_pool: Any = None  # processes that stay
         self.in_order = in_order
         self.multiprocessing_context = multiprocessing_context
         self.pin_memory_device = pin_memory_device
@@ -282,10 +261,34 @@ class DataLoader(Generic[T]):
         """What tasks come from; frameworks ask under this name."""
         return self.batch_sampler if self._auto_collation else self.sampler
 
-    def _fl_fetch(self, dataset: Any) -> Any:
-        if self._fl_iterable:
-            return _StreamFetch(dataset, self.collate_fn, self.batch_size, self.drop_last)
-        return _MapFetch(dataset, self.collate_fn, self._fl_batched)
+    @property
+    def multiprocessing_context(self) -> Any:
+        """The context that starts worker processes; None for threads. May be given by its name, and for later passes."""
+        return self.__multiprocessing_context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context: Any) -> None:
+        self.__multiprocessing_context = None if context is None else _context(context, self.num_workers)
+
+    def _fl_recipe(self) -> Recipe:
+        return Recipe(self._fl_iterable, self.collate_fn, self._fl_batched, self.batch_size, self.drop_last)
+
+    def _fl_workers(self, seed: int) -> Workers:
+        """Of one pass."""
+        timeout = float(self.timeout)
+        if self.multiprocessing_context is None:
+            own = self._fl_iterable or self.worker_init_fn is not None
+            return WorkerPool(self.num_workers, self.dataset, seed, self.worker_init_fn, self._fl_recipe(), timeout, own, self._fl_kept)
+        from flambeau.utils.data._processes import ProcessPool
+
+        pool: ProcessPool | None = self._fl_pool
+        if pool is None or not pool.usable or pool.n != self.num_workers:
+            pool = ProcessPool(
+                self.multiprocessing_context, self.num_workers, self.dataset, seed, self.worker_init_fn, self._fl_recipe(), timeout,
+                self.persistent_workers,
+            )  # fmt: skip
+            self._fl_pool = pool if self.persistent_workers else None
+        return pool.begin(shuffle_seeds(self.dataset) if self._fl_pipes else None)
 
     def _fl_tasks(self) -> Iterator[Any] | None:
         if self._fl_iterable:
@@ -327,7 +330,7 @@ class DataLoader(Generic[T]):
         return _Iterator(self, seed)
 
     def _fl_iterate_here(self, seed: int) -> Iterator[Any]:
-        fetch, tasks = self._fl_fetch(self.dataset), self._fl_tasks()
+        fetch, tasks = self._fl_recipe()(self.dataset), self._fl_tasks()
 
         def never() -> bool:
             return False
@@ -341,7 +344,7 @@ class DataLoader(Generic[T]):
         for number in itertools.count():
             with OwnRandomness(seed, number):
                 batch = fetch(None, never)
-            if isinstance(batch, _End):
+            if isinstance(batch, End):
                 return
             yield batch
 
@@ -372,20 +375,11 @@ class _Pass:
 
 
 class _Iterator:
-    """One pass with worker threads; dropping it ends them."""
+    """One pass with workers; dropping it ends them."""
 
     def __init__(self, loader: DataLoader[Any], seed: int) -> None:
         self._loader = loader
-        self._pool = WorkerPool(
-            loader.num_workers,
-            loader.dataset,
-            seed,
-            loader.worker_init_fn,
-            loader._fl_fetch,
-            float(loader.timeout),
-            own_queues=loader._fl_iterable or loader.worker_init_fn is not None,
-            kept=loader._fl_kept,
-        )
+        self._pool = loader._fl_workers(seed)
         ahead = loader.num_workers * (loader.prefetch_factor or 2)
         try:
             self._results = iterate_in_worker_order(self._pool, loader._fl_tasks(), ahead)
@@ -412,7 +406,7 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _check(num_workers: Any, timeout: Any, prefetch: Any, persistent: bool, context: Any) -> None:
+def _check(num_workers: Any, timeout: Any, prefetch: Any, persistent: bool) -> None:
     if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 0:
         raise ValueError(f"DataLoader: num_workers = {num_workers!r}; expected an int >= 0")
     if isinstance(timeout, bool) or not isinstance(timeout, Real):
@@ -427,12 +421,21 @@ def _check(num_workers: Any, timeout: Any, prefetch: Any, persistent: bool, cont
         )
     if persistent and num_workers == 0:
         raise ValueError("DataLoader: persistent_workers = True needs num_workers > 0")
-    if context is not None:
-        if num_workers == 0:
-            raise ValueError(f"DataLoader: multiprocessing_context = {context!r} needs num_workers > 0, but num_workers = 0")
+
+
+def _context(context: Any, num_workers: int) -> Any:
+    """A context of multiprocessing, by its name or as it is."""
+    import multiprocessing
+    from multiprocessing.context import BaseContext
+
+    if num_workers == 0:
+        raise ValueError(f"DataLoader: multiprocessing_context = {context!r} needs num_workers > 0, but num_workers = 0")
+    if isinstance(context, str):
         named = multiprocessing.get_all_start_methods()
-        if isinstance(context, str) and context not in named:
+        if context not in named:
             raise ValueError(f"DataLoader: multiprocessing_context = {context!r}; expected one of {named}")
-        if not isinstance(context, (str, multiprocessing.context.BaseContext)):
-            kind = type(context).__name__
-            raise TypeError(f"DataLoader: multiprocessing_context is a {kind}; expected a name or a context of multiprocessing")
+        return multiprocessing.get_context(context)
+    if not isinstance(context, BaseContext):
+        kind = type(context).__name__
+        raise TypeError(f"DataLoader: multiprocessing_context is a {kind}; expected a name or a context of multiprocessing")
+    return context

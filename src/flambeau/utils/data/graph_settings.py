@@ -55,3 +55,15 @@ def apply_random_seed(datapipe: Any, rng: Any = None) -> Any:
 
 
 apply_shuffle_seed = apply_random_seed
+
+
+def shuffle_seeds(datapipe: Any) -> list[int | None]:
+    """The seeds of its shufflers, for a copy of it in another process."""
+    return [pipe._seed for pipe in get_all_graph_pipes(traverse_dps(datapipe)) if isinstance(pipe, Shuffled)]
+
+
+def set_shuffle_seeds(datapipe: Any, seeds: list[int | None]) -> None:
+    """Gives each shuffler its seed of those that `shuffle_seeds` returned."""
+    shufflers = [pipe for pipe in get_all_graph_pipes(traverse_dps(datapipe)) if isinstance(pipe, Shuffled)]
+    for pipe, seed in zip(shufflers, seeds):
+        pipe._seed = seed

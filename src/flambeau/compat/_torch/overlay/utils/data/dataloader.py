@@ -111,7 +111,7 @@ _SingleProcessDataLoaderIter.register(_Pass)
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """The class of iterators whose workers are processes; workers are threads here, and nothing is one."""
+    """The class of PyTorch's iterators with workers; those of `DataLoader` here are none, be their workers threads or processes."""
 
     def __init__(self, loader: Any) -> None:
         raise NotImplementedError(

@@ -8,13 +8,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-import numpy as np
+from flambeau.utils.data._workers import numpy_seed
 
-
-def _generate_state(base_seed: int, worker_id: int) -> list[int]:
-    """A seed of NumPy's that depends on a seed and a worker's number: four 32-bit words."""
-    words = np.random.SeedSequence([worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]).generate_state(4)
-    return [int(word) for word in words]
+_generate_state = numpy_seed
 
 
 @dataclass(frozen=True)
