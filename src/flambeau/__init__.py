@@ -317,6 +317,7 @@ _LAZY_NAMES = {
          "sparse_csr_tensor"),
         "sparse._construct",
     ),
+    **dict.fromkeys(("hspmm", "smm", "sspaddmm"), "sparse._products"),
 }
 # Of these the ones that are methods, too, with the tensor as their first argument.
 _LAZY_METHODS = (

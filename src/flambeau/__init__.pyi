@@ -818,6 +818,9 @@ from flambeau.sparse._construct import sparse_compressed_tensor as sparse_compre
 from flambeau.sparse._construct import sparse_coo_tensor as sparse_coo_tensor
 from flambeau.sparse._construct import sparse_csc_tensor as sparse_csc_tensor
 from flambeau.sparse._construct import sparse_csr_tensor as sparse_csr_tensor
+from flambeau.sparse._products import hspmm as hspmm
+from flambeau.sparse._products import smm as smm
+from flambeau.sparse._products import sspaddmm as sspaddmm
 from flambeau.storage import BFloat16Storage as BFloat16Storage
 from flambeau.storage import BoolStorage as BoolStorage
 from flambeau.storage import ByteStorage as ByteStorage

@@ -6,6 +6,7 @@ What runs per op is in the extension; what is here is attached to its type when 
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -301,7 +302,23 @@ def _register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any
 
 def _register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> Any:
     """Calls `hook(self)` after a gradient was added to `.grad` of this leaf."""
-    return GradientHandle(_C.register_post_accumulate_hook(self, hook))
+    return GradientHandle(_C.register_post_accumulate_hook(self, _returns_none(hook) if callable(hook) else hook))
+
+
+def _returns_none(hook: Callable[[Tensor], None]) -> Callable[[Tensor], Any]:
+    """The hook, which may return nothing new: nobody would take it."""
+
+    @functools.wraps(hook)
+    def checked(leaf: Tensor) -> Any:
+        result: Any = hook(leaf)  # type: ignore[func-returns-value]
+        if isinstance(result, Tensor) and result is not leaf:
+            raise _C.AutogradError(
+                f"register_post_accumulate_grad_hook: the hook returned a tensor of shape {list(result.shape)}; expected None "
+                "(what it changes is the tensor's .grad)"
+            )
+        return result
+
+    return checked
 
 
 def _retain_grad(self: Tensor) -> None:

@@ -7,9 +7,11 @@ import hashlib
 import importlib.util
 import os
 import re
+import shutil
 import sys
 from typing import Any, NoReturn
 from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
 
@@ -138,9 +140,36 @@ def load(
     return _entry(_folder(repo_or_dir, source, force_reload), model)(*args, **kwargs)
 
 
-def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, progress: bool = True) -> NoReturn:
-    """Refused."""
-    _refused(url, f"Fetch it yourself and put it at {dst}.")
+def _local(url: str) -> str | None:
+    """The path that a file:// URL of this machine means; None for other URLs."""
+    parts = urlparse(url)
+    return url2pathname(parts.path) if parts.scheme == "file" and parts.netloc in ("", "localhost") else None
+
+
+def download_url_to_file(url: str, dst: Any, hash_prefix: str | None = None, progress: bool = True) -> None:
+    """Copies the file that a file:// URL means; any other is refused.
+
+    Args:
+        hash_prefix: the first digits of the SHA-256 that the file is to have.
+        progress: taken for PyTorch's sake: a copy takes no time that is worth a bar.
+
+    Raises:
+        DownloadRefused: the URL is none of this machine.
+        FileNotFoundError: there is no such file.
+        RuntimeError: it has other digits; `dst` is left as it was.
+    """
+    source, dst = _local(url), os.path.expanduser(os.fspath(dst))
+    if source is None:
+        _refused(url, f"Fetch it yourself and put it at {dst}.")
+    part = f"{dst}.{os.getpid()}.part"
+    try:
+        shutil.copyfile(source, part)
+        if hash_prefix is not None:
+            _check_digits(part, hash_prefix, source)
+        os.replace(part, dst)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(part)
 
 
 def load_state_dict_from_url(
@@ -152,7 +181,7 @@ def load_state_dict_from_url(
     file_name: str | None = None,
     weights_only: bool = True,
 ) -> Any:
-    """Loads the file of that name from the cache (`get_dir()/checkpoints`).
+    """Loads the file of that name from the cache (`get_dir()/checkpoints`), where a file:// URL is copied to.
 
     Raises:
         DownloadRefused: it is not there.
@@ -161,23 +190,23 @@ def load_state_dict_from_url(
     folder = model_dir or os.path.join(get_dir(), "checkpoints")
     path = os.path.join(folder, file_name or os.path.basename(urlparse(url).path))
     if not os.path.exists(path):
-        _refused(url, f"Fetch it yourself and put it at {path}.")
+        os.makedirs(folder, exist_ok=True)
+        download_url_to_file(url, path, progress=progress)
     if check_hash:
-        _check_digits(path)
+        named = HASH_REGEX.search(os.path.basename(path))
+        _check_digits(path, named[1] if named else "", path)
     from flambeau import load as load_file
 
     return load_file(path, map_location, weights_only=weights_only)
 
 
-def _check_digits(path: str) -> None:
-    named = HASH_REGEX.search(os.path.basename(path))
-    digits = named[1] if named else ""
+def _check_digits(path: str, digits: str, name: str) -> None:
     found = hashlib.sha256()
     with open(path, "rb") as file:
         while piece := file.read(1 << 20):
             found.update(piece)
     if not found.hexdigest().startswith(digits):
-        raise RuntimeError(f"hub: {path} has the SHA-256 {found.hexdigest()}; expected one that begins with {digits}")
+        raise RuntimeError(f"hub: {name} has the SHA-256 {found.hexdigest()}; expected one that begins with {digits}")
 
 
 load_url = load_state_dict_from_url

@@ -120,3 +120,13 @@ def test_the_value_keeps_its_shape(product):
 def test_an_unknown_strategy_is_refused():
     with pytest.raises(AssertionError, match="strategy = 'both'; expected 'reverse-mode' or 'forward-mode'"):
         A.jacobian(lambda x: x, vector(1.0), strategy="both")
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_vectorized_results_have_a_graph_where_one_is_asked_for(create_graph):
+    x = vector(1.0, 2.0)
+    cube = lambda t: (t**3).sum()  # noqa: E731
+    found = A.hessian(cube, x, create_graph=create_graph, vectorize=True)
+    slopes = A.jacobian(cube, x, create_graph=create_graph, vectorize=True, strategy="forward-mode")
+    assert found.requires_grad == slopes.requires_grad == create_graph
+    assert not x.requires_grad

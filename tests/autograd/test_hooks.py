@@ -147,6 +147,16 @@ def test_post_accumulate_hook_may_clear_the_gradient():
     assert x.grad is None and x.item() == -2.0
 
 
+def test_post_accumulate_hook_returns_nothing_new():
+    x = leaf(1.0)
+    handle = x.register_post_accumulate_grad_hook(lambda t: t)
+    (x * 3).backward()
+    handle.remove()
+    x.register_post_accumulate_grad_hook(lambda t: t.grad * 2)
+    with pytest.raises(RuntimeError, match=r"returned a tensor of shape \[.*\]; expected None"):
+        (x * 3).backward()
+
+
 def test_post_accumulate_hook_is_for_leaves():
     with pytest.raises(RuntimeError, match="leaf"):
         (leaf(1.0) * 2).register_post_accumulate_grad_hook(lambda t: None)

@@ -117,7 +117,7 @@ def test_observers_can_be_named_and_derived_from():
     config = quantization.QConfig(activation=quantization.MinMaxObserver, weight=quantization.MinMaxObserver.with_args(dtype="int8"))
     assert config.activation is quantization.MinMaxObserver and config == tuple(config)
     assert config.weight().dtype == "int8" and config.weight().quant_min == -128
-    for call in (quantization.HistogramObserver, fl.nn.quantized.Linear, lambda: fl.nn.quantized.Conv2d.from_float(None)):
+    for call in (quantization.convert, fl.nn.quantized.Linear, lambda: fl.nn.quantized.Conv2d.from_float(None)):
         with pytest.raises(NotImplementedError, match="quantised tensors|use MinMaxObserver"):
             call()
 

@@ -153,3 +153,44 @@ def test_gradients_of_broadcast_arguments_are_summed_in_each_sample(in_dims):
     x, y = (np.broadcast_to(a[:1] if d is None else a, a.shape) for a, d in zip((x, y), in_dims))
     np.testing.assert_allclose(got[0].numpy(), (2 * x[:, None] * y**2).sum(1))
     np.testing.assert_allclose(got[1].numpy(), 2 * x[:, None] ** 2 * y)
+
+
+class Doubled(fl.autograd.Function):
+    """Saves its argument, and what is neither argument nor result."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, w):
+        return (x * w).sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs, (inputs[0] * inputs[1]).cos())
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w, slope = ctx.saved_tensors
+        return dy * slope * w, dy * slope * x
+
+
+def test_results_that_backward_does_not_read_may_be_written():
+    a, w = numbers(3, 2).requires_grad_(), numbers(2).requires_grad_()
+    y = vmap(Doubled.apply, in_dims=(0, None))(a, w)
+    y.mul_(2)
+    y.sum().backward()
+    expected = 2 * (a * w).cos() * w, (2 * (a * w).cos() * a).sum(0)
+    fl.testing.assert_close((a.grad, w.grad), expected)
+
+
+def test_what_is_saved_is_what_the_function_saves():
+    kept = []
+    with fl.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.shape) or x, lambda x: x):
+        vmap(Doubled.apply, in_dims=(0, None))(numbers(3, 2).requires_grad_(), numbers(2))
+    assert sorted(kept) == [(2,), (3, 2), (3, 2)]  # w, x, and the cosine; not the result
+
+
+def test_what_is_neither_argument_nor_result_inside_of_several():
+    a, w = numbers(3, 2), numbers(2)
+    found = vmap(lambda w: grad(lambda a: vmap(Doubled.apply, in_dims=(0, None))(a, w).sum())(a))(fl.stack([w, 2 * w]))
+    fl.testing.assert_close(found, fl.stack([(a * v).cos() * v for v in (w, 2 * w)]))

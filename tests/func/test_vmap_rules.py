@@ -9,6 +9,7 @@ from support.compare import assert_near
 
 import flambeau as fl
 import flambeau.nn.functional as F
+from flambeau import func
 from flambeau.func import _batched, grad, jvp, vmap
 
 BATCH = 3
@@ -230,6 +231,61 @@ def test_statistics_that_samples_share_are_not_written_for_each():
     assert_near(mean, expected[1])
     with pytest.raises(RuntimeError, match="which all samples share"):
         vmap(lambda a: F.batch_norm(a, mean, var, None, None, True))(fl.stack([x, x]))
+
+
+def second(f, x):
+    """jacfwd of the gradient, inside of which what is differentiated is a batch of copies."""
+    return func.jacfwd(func.grad(f))(x)
+
+
+@pytest.mark.parametrize("by", [lambda f, x: func.hessian(f)(x), second], ids=["hessian", "jacfwd of grad"])
+def test_statistics_that_are_the_same_for_all_samples_are_written_once(by):
+    x, weight = numbers(4, 2), numbers(2)
+    mean, var = numbers(2), numbers(2).exp()
+    _, once_mean, once_var = statistics(x * x, mean, var, weight)
+    expected = by(lambda x: (F.batch_norm(x * x, None, None, weight, None, True) ** 3).sum(), x)
+    mean, var = numbers(2), numbers(2).exp()
+    found = by(lambda x: (F.batch_norm(x * x, mean, var, weight, None, True) ** 3).sum(), x)
+    assert_near(found, expected)
+    assert_near(mean, once_mean)
+    assert_near(var, once_var)
+
+
+def test_what_is_the_same_for_all_samples_is_written_once_to_what_they_share():
+    norm = fl.nn.InstanceNorm1d(2, track_running_stats=True).double()
+    other = fl.nn.InstanceNorm1d(2).double()
+    x = numbers(3, 2, 2)
+    assert_near(func.hessian(lambda x: (norm(x) ** 3).sum())(x), func.hessian(lambda x: (other(x) ** 3).sum())(x))
+    once = fl.nn.InstanceNorm1d(2, track_running_stats=True).double()
+    once(x)
+    assert_near(norm.running_mean, once.running_mean)
+    assert_near(norm.running_var, once.running_var)
+    kept = fl.zeros(3, 2, 2, dtype=fl.float64)
+
+    def noted(x):
+        kept[0] = x.detach()[0] * 2
+        return x.square().sum()
+
+    func.hessian(noted)(x)
+    assert_near(kept[0], x[0] * 2)
+    with pytest.raises(RuntimeError, match="all 2 samples share"):
+        vmap(lambda a: kept.add_(a))(fl.ones(2, 3, 2, 2))
+
+
+@pytest.mark.parametrize("change", ["written", "written through a view", "drawn"])
+def test_statistics_of_copies_that_were_changed_are_not_written(change):
+    mean, var = fl.zeros(2), fl.ones(2)
+
+    def inner(x, d):
+        y = x * 1
+        if change == "drawn":
+            y = F.dropout(y)
+        else:
+            (y if change == "written" else y[:1]).copy_(d * y[:1])
+        return F.batch_norm(y, mean, var, None, None, True).sum()
+
+    with pytest.raises(RuntimeError, match="which all samples share"):
+        vmap(lambda d: func.grad(inner)(fl.randn(3, 2), d), randomness="different")(fl.ones(2))
 
 
 def test_checks_read_the_values_of_all_samples():

@@ -373,7 +373,7 @@ def test_damaged_file_objects_and_text_files(path):
 @pytest.mark.parametrize("where, device", [
     (None, "cpu"), ("cpu", "cpu"), ("meta", "meta"), (fl.device("meta"), "meta"), ({"cpu": "meta"}, "meta"),
     ({"cuda:0": "cpu"}, "cpu"), (lambda x, location: x, "cpu"), (lambda x, location: None, "cpu"),
-    (lambda x, location: x.to({"cpu": "meta"}[location]), "meta"),
+    (lambda x, location: x.to(device={"cpu": "meta"}[location]), "meta"),
 ], ids=lambda v: "function" if callable(v) else str(v))
 def test_map_location(where, device, path):
     fl.save({"x": fl.ones(2)}, path)

@@ -692,3 +692,28 @@ def test_tags_of_a_schema():
     assert library.infer_schema(f, mutates_args=(), tags=None) == "(Tensor x) -> Tensor"
     with pytest.raises(ValueError, match="tags has inplace; expected others"):
         library.infer_schema(f, mutates_args=("x",), tags="inplace")
+
+
+def test_a_schema_says_the_name_of_its_op_and_the_types_that_were_written():
+    library.define("tests::said", "(Tensor x, int n=1, int[] ks=[2], SymInt? m=None) -> Tensor")
+    op = fl.ops.tests.said.default
+    assert str(op._schema) == "tests::said(Tensor x, int n=1, int[] ks=[2], SymInt? m=None) -> Tensor"
+    assert op._schema.name == "tests::said"
+    with pytest.raises(TypeError, match=r"expected tests::said\(Tensor x, int n=1"):
+        op(fl.ones(1), k=1)
+
+
+def test_a_kernel_to_fall_through_is_none():
+    lib = library.Library("tests_through", "DEF")
+    lib.define("twice(Tensor x) -> Tensor")
+    lib.impl("twice", lambda x: x * 2, "CPU")
+    lib.impl("twice", lambda x: x * 3, "Autograd")
+    assert fl.ops.tests_through.twice(fl.ones(1)).item() == 3
+    lib.impl("twice", library.fallthrough_kernel, "Autograd")
+    assert fl.ops.tests_through.twice(fl.ones(1)).item() == 2
+    lib.impl("later", library.fallthrough_kernel, "AutogradCPU")
+    lib.define("later(Tensor x) -> Tensor")
+    lib.impl("later", lambda x: x * 2, "CPU")
+    assert fl.ops.tests_through.later(fl.ones(1)).item() == 2
+    with pytest.raises(NotImplementedError, match="it stands for no function"):
+        library.fallthrough_kernel()

@@ -32,6 +32,24 @@ def test_embedding_options():
         F.embedding(index, table, padding_idx=5)
 
 
+def test_second_gradients_of_embeddings_by_frequency_are_not_divided_again():
+    weight = fl.arange(6.0, dtype=fl.float64).reshape(3, 2)
+    index = fl.tensor([[0, 1, 1], [2, 2, 2]])
+
+    def loss(w):
+        return F.embedding(index, w, padding_idx=1, scale_grad_by_freq=True).sin().sum()
+
+    used = fl.tensor([[1.0], [0.0], [1.0]])
+    leaf = weight.clone().requires_grad_()
+    (slope,) = fl.autograd.grad(loss(leaf), leaf, create_graph=True)
+    assert_near(slope, weight.cos() * used)
+    (second,) = fl.autograd.grad(slope.sum(), leaf)
+    assert_near(second, -weight.sin() * used)
+    both = fl.stack([weight, 2 * weight])
+    assert_near(fl.func.vmap(fl.func.grad(loss))(both), both.cos() * used)
+    assert_near(fl.func.hessian(loss)(weight).sum((2, 3)), -weight.sin() * used)
+
+
 @pytest.mark.parametrize("name", ["relu", "silu", "conv2d", "mse_loss", "scaled_dot_product_attention"])
 def test_a_function_is_pickled_by_its_public_name(name):
     """Not by the file that it happens to be in: a model that holds F.relu can be read by any version."""

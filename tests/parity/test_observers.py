@@ -16,7 +16,7 @@ OBSERVERS = [
     *((name, scheme) for name in ("PerChannelMinMaxObserver", "MovingAveragePerChannelMinMaxObserver") for scheme in CHANNEL),
     ("PerChannelMinMaxObserver", "per_channel_affine_float_qparams"),
 ]
-RANGES = [("quint8", {}), ("qint8", {}), ("quint8", {"quant_min": 0, "quant_max": 15}), ("qint8", {"quant_min": -8, "quant_max": 7}), ("qint32", {}), ("qint8", {"reduce_range": True})]  # fmt: skip
+RANGES = [("quint8", {"quant_min": 0, "quant_max": 255, "reduce_range": True}), ("quint8", {}), ("qint8", {}), ("quint8", {"quant_min": 0, "quant_max": 15}), ("qint8", {"quant_min": -8, "quant_max": 7}), ("qint32", {}), ("qint8", {"reduce_range": True})]  # fmt: skip
 
 
 def seen(k):
@@ -96,3 +96,54 @@ def test_what_is_refused():
         fl.ao.quantization.PlaceholderObserver().calculate_qparams()
     with pytest.warns(UserWarning, match="before anything was seen"):
         watch().calculate_qparams()
+
+
+@pytest.mark.parametrize("bins", [2048, 100])
+@pytest.mark.parametrize("seed", range(10))
+def test_histograms(seed, bins):
+    more = [{}, {"reduce_range": True}, {"quant_min": 0, "quant_max": 127}][seed % 3]
+    dtype, scheme = ("qint8", "per_tensor_symmetric") if seed % 4 == 1 else ("quint8", "per_tensor_affine")
+    ours, theirs = both("HistogramObserver", scheme, dtype, bins=bins, **more)
+    draw = np.random.default_rng(seed)
+    for k in range(4):
+        x = draw.standard_normal((30, 40)).astype(np.float32) * (1 + k % 3) * (0.5 + seed) + seed % 3
+        x = np.abs(x) ** 1.5 if seed % 2 else x
+        ours(fl.tensor(x))
+        theirs(torch.tensor(x))
+        same(ours.calculate_qparams(), theirs.calculate_qparams())
+    same(list(ours.state_dict().values()), list(theirs.state_dict().values()))
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+
+
+FUSED = [
+    ({}, {}), ({"quant_min": 0, "quant_max": 127}, {}), ({"dtype": "qint8", "qscheme": "per_tensor_symmetric", "quant_min": -128, "quant_max": 127}, {}),
+    ({"qscheme": "per_tensor_symmetric"}, {}),
+    ({"dtype": "qint8", "qscheme": "per_channel_symmetric", "quant_min": -128, "quant_max": 127}, {"observer": "MovingAveragePerChannelMinMaxObserver"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sign", ["both", "above", "below", "none"])
+@pytest.mark.parametrize(("options", "more"), FUSED)
+def test_rounding_by_the_kernel_of_moving_averages(options, more, sign):
+    made = []
+    for m in (fl, torch):
+        named = {k: getattr(torch, v) if m is torch and isinstance(v, str) else v for k, v in options.items()}
+        observer = {k: getattr(m.ao.quantization, v) for k, v in more.items()}
+        made.append(m.ao.quantization.FusedMovingAvgObsFakeQuantize(**observer, **named))
+    for k in range(3):
+        x = {"both": seen(k), "above": abs(seen(k)), "below": -abs(seen(k)), "none": seen(k) * 0}[sign]
+        outputs = made[0](fl.tensor(x)), made[1](torch.tensor(x))
+        np.testing.assert_allclose(outputs[0].numpy(), outputs[1].numpy(), rtol=1e-5, atol=1e-6)
+    same(list(made[0].state_dict().values()), list(made[1].state_dict().values()))
+
+
+@pytest.mark.parametrize("backend", ["x86", "fbgemm", "qnnpack", "onednn"])
+@pytest.mark.parametrize("name", ["get_default_qconfig", "get_default_qat_qconfig"])
+def test_what_backends_would_have(name, backend):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours, theirs = (getattr(m.ao.quantization, name)(backend) for m in (fl, torch))
+        for part in ("activation", "weight"):
+            a, b = getattr(ours, part)(), getattr(theirs, part)()
+            assert type(a).__name__ == type(b).__name__ and (a.quant_min, a.quant_max) == (b.quant_min, b.quant_max)
+            assert str(a.qscheme) == str(b.qscheme).split(".")[1]

@@ -15,6 +15,7 @@ from typing import Any
 
 from flambeau import _C, _from_data
 from flambeau._C import Tensor
+from flambeau._errors import AssertedRuntimeError
 from flambeau._no_tensor import wants_tensors
 from flambeau._warn import warn
 from flambeau.autograd import no_grad
@@ -155,7 +156,7 @@ class GradScaler:
             self._scale = float(new_scale)
         else:
             if not self._found_inf:
-                raise RuntimeError("GradScaler.update: no inf checks were recorded; expected step() or unscale_() before")
+                raise AssertedRuntimeError("GradScaler.update: no inf checks were recorded; expected step() or unscale_() before")
             if any(self._found_inf.values()):
                 self._scale *= self._backoff_factor
                 self._growth_tracker = 0

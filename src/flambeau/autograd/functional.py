@@ -33,6 +33,11 @@ def _inputs(op: str, value: Any, create_graph: bool) -> tuple[Tensors, bool]:
     return tuple(x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_() for x in items), many
 
 
+def _begun(items: Tensors, create_graph: bool) -> Tensors:
+    """The inputs; instead of those without a graph aliases that begin one, where the result shall have it."""
+    return tuple(x.detach().requires_grad_() if create_graph and not x.requires_grad else x for x in items)
+
+
 def _directions(op: str, v: Any, like: Tensors, many: bool) -> Tensors:
     """v, or ones where it may be left out."""
     if v is None:
@@ -208,7 +213,7 @@ def _by_directions(func: Callable[..., Any], inputs: Any, create_graph: bool) ->
         return out
 
     with set_grad_enabled(create_graph):
-        return jacfwd(checked, tuple(range(len(x))) if many_in else 0)(*x)
+        return jacfwd(checked, tuple(range(len(x))) if many_in else 0)(*_begun(x, create_graph))
 
 
 def _by_columns(y: Tensors, x: Tensors, create_graph: bool, strict: bool) -> list[list[Tensor]]:
@@ -266,7 +271,7 @@ def hessian(
         from flambeau.func import hessian as of_func
 
         with set_grad_enabled(create_graph):
-            found = of_func(lambda *x: scalar(*x).reshape(()), tuple(range(len(items))))(*items)
+            found = of_func(lambda *x: scalar(*x).reshape(()), tuple(range(len(items))))(*_begun(items, create_graph))
         return found if many else found[0][0]
     blocks = jacobian(slope, items, create_graph, strict, False, outer_jacobian_strategy)
     return blocks if many else blocks[0][0]

@@ -2,6 +2,8 @@
 
 A complex number counts as two real ones, its parts: with respect to both of them the gradient of a real function f by z = x + i y is
 df/dx + i df/dy, and an output is two functions, its real part (which the gradient 1 asks for) and its imaginary part (i).
+
+A sparse input is its values: its elements at other places are no arguments, as gradients by it have none there.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Any
 
 import flambeau
 from flambeau._C import Tensor
+from flambeau._memory_format import strided
 from flambeau._no_tensor import wants_tensors
 from flambeau.autograd.backward import grad
 
@@ -22,7 +25,18 @@ class GradcheckError(RuntimeError):
 def _outputs(function: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
     result = function(*inputs)
     every = list(result) if isinstance(result, (tuple, list)) else [result]
+    every = [y.to_dense() if _is_sparse(y) else y for y in every]
     return [y for y in every if isinstance(y, Tensor) and (y.is_floating_point() or y.is_complex())]
+
+
+def _is_sparse(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.layout is not strided
+
+
+def _elements(x: Any) -> Tensor:
+    """What an input's elements are in: itself, or its values."""
+    found: Tensor = x._val if _is_sparse(x) else x
+    return found
 
 
 def _parts(x: Tensor) -> tuple[complex, ...]:
@@ -38,11 +52,12 @@ def _numeric(function: Callable[..., Any], inputs: Sequence[Any], x: Tensor, eps
     """Per part of an element of x and per output, the central differences of the output's elements."""
     # x itself is moved, since the function may know it by another way than its arguments, as the parameter of a module. Where elements
     # lie in one place a copy is.
-    moved = x.detach().clone().requires_grad_() if any(n > 1 and step == 0 for n, step in zip(x.shape, x.stride())) else x
+    own = _elements(x)
+    moved = x.detach().clone().requires_grad_() if any(n > 1 and step == 0 for n, step in zip(own.shape, own.stride())) else x
     args = [moved if a is x else a for a in inputs]
-    cells = moved.data  # writes to it are no writes to what a graph has saved
+    cells = _elements(moved).data  # writes to it are no writes to what a graph has saved
     rows = []
-    for index in _indices(moved.shape):
+    for index in _indices(cells.shape):
         before = cells[index].item()
         try:
             for step in _parts(moved):
@@ -91,7 +106,8 @@ def gradcheck(
     """Compares backward with central differences, for every input that requires grad and every output.
 
     Use float64 or complex128 inputs: float32 has too few digits for the default eps. With `check_forward_ad` the tangents of forward mode
-    are compared, too, and with `check_backward_ad=False` they alone. Gradients of batches are not compared here; the other arguments make
+    are compared, too, and with `check_backward_ad=False` they alone. Of a sparse input the values are moved, whether or not `masked` says
+    so, and a sparse output is compared as a dense one. Gradients of batches are not compared here; the other arguments make
     PyTorch's check shorter or stricter in ways that change nothing.
 
     Raises:
@@ -115,7 +131,7 @@ def gradcheck(
     differences = [_numeric(func, every, x, eps) for x in wanted]
     outputs = _outputs(func, every)  # whose graph is made once nothing is moved any more
     for k, (x, numeric) in enumerate(zip(wanted, differences)):
-        places = [i for i in _indices(x.shape) for _ in _parts(x)]
+        places = [i for i in _indices(_elements(x).shape) for _ in _parts(x)]
         for way, rows in (("backward", _backward_rows), ("forward mode", _forward_rows)):
             if not (check_backward_ad if way == "backward" else check_forward_ad):
                 continue
@@ -136,12 +152,12 @@ def _backward_rows(function: Any, inputs: Any, x: Tensor, outputs: Sequence[Tens
     """Output, part of its elements, part of those of x, and what backward says of them."""
     for j, y in enumerate(outputs):
         for a, (index, unit) in enumerate((index, unit) for index in _indices(y.shape) for unit in _parts(y)):
-            row = [0.0] * (x.numel() * len(_parts(x)))
+            row = [0.0] * (_elements(x).numel() * len(_parts(x)))
             if y.requires_grad:
                 seed = flambeau.zeros_like(y)
                 seed[index] = unit
                 (g,) = grad(y, x, seed, retain_graph=True, allow_unused=True)
-                row = row if g is None else _flat(g.detach())
+                row = row if g is None else _flat(_elements(g.detach()))
             yield from ((j, a, b, got) for b, got in enumerate(row))
 
 

@@ -70,6 +70,24 @@ def preferred_linalg_library(backend: str | _LinalgBackend | None = None) -> _Li
     return _LinalgBackend.Default
 
 
+class _BlasBackend(enum.IntEnum):
+    Default = 0
+    Cublas = 1
+    Cublaslt = 2
+    Ck = 3
+
+
+def preferred_blas_library(backend: str | _BlasBackend | None = None) -> _BlasBackend:
+    """The library that would multiply matrices on a GPU: "default" is all that can be asked for without one.
+
+    Raises:
+        RuntimeError: another name.
+    """
+    if backend not in (None, "default", _BlasBackend.Default):
+        raise RuntimeError(f"preferred_blas_library: backend = {backend!r}; expected 'default', since there is no CUDA backend")
+    return _BlasBackend.Default
+
+
 def is_flash_attention_available() -> bool:
     """False: PyTorch's kernel for a GPU is not here."""
     return False

@@ -27,7 +27,7 @@ from flambeau.func._levels import (
 )
 from flambeau.func._pullback import pullback
 from flambeau.func._table import Overload, bound, call_of, overloads, written_first
-from flambeau.func._tree import tree_map
+from flambeau.func._tree import flatten, tree_map
 
 Rule = Callable[..., Any]
 _rules: dict[str, Rule] = {}
@@ -77,12 +77,15 @@ class Batched(Wrapped):
 
     _value: Tensor  # [batch, *shape]
     _level: BatchLevel
+    _repeats: bool  # it was made of nothing but copies of one value for all samples; ask `BatchLevel.repeats`
 
     def _parts(self) -> list[Tensor]:
         return [self._value]
 
     def _of(self, parts: Sequence[Tensor]) -> Batched:
-        return self._level.wrap(parts[0])
+        made = self._level.wrap(parts[0])
+        made._repeats = self._repeats
+        return made
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"Batched(level={self._level.number}, samples={self._level.size}, value={self._value!r})"
@@ -141,6 +144,7 @@ class BatchLevel(Level):
     def __init__(self, size: int, randomness: str) -> None:
         super().__init__()
         self.size, self.randomness = size, randomness
+        self._follows = False  # whether it is known which batches repeat one value
 
     # ------------------------------------------------------------------------------------- values
 
@@ -148,12 +152,21 @@ class BatchLevel(Level):
         """The batch along axis 0 of value."""
         shape, dtype = shape_of(value)[1:], dtype_of(value)
         out: Batched = Tensor._make_subclass(Batched, ops.empty(shape, dtype=dtype, device="meta"), False)
-        out._level, out._value, out._sizes, out._kind = self, value, shape, dtype
+        out._level, out._value, out._sizes, out._kind, out._repeats = self, value, shape, dtype, False
+        return out
+
+    def repeated(self, value: Tensor) -> Batched:
+        out = self.wrap(value)
+        out._repeats = self._follows = True
         return out
 
     def holds(self, x: Any) -> bool:
         """True if x is a batch of this level."""
         return isinstance(x, Batched) and x._level is self
+
+    def repeats(self, x: Any) -> bool:
+        """True if x is known to be the same for all samples: a stand-in of what is no batch, or computed of such alone."""
+        return self._follows and isinstance(x, Batched) and x._level is self and x._repeats
 
     def full(self, x: Tensor) -> Tensor:
         """[batch, *shape], whether or not x is a batch."""
@@ -185,6 +198,29 @@ class BatchLevel(Level):
     def run(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if not args and _in_place(name):
             args, kwargs = written_first(kwargs)
+        if self._follows and self.size and _writes(name) and not self.holds(args[0]) and self._all_repeat((*args, *kwargs.values())):
+            sample = _Sample(self, 0)  # what is written is the same for all, who share what it is written to
+            return call_of(name)(*replaced(args, sample), **dict(zip(kwargs, replaced(kwargs.values(), sample), strict=True)))
+        result = self._called(name, args, kwargs)
+        if self._follows:
+            self._follow(name, args, kwargs, result)
+        return result
+
+    def _all_repeat(self, values: Sequence[Any]) -> bool:
+        return all(x._repeats for x in wrapped_in(values) if isinstance(x, Batched) and x._level is self)
+
+    def _follow(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Marks results of nothing but what repeats."""
+        draws = any(entry.draws for entry in overloads(name) or overloads(name.rstrip("_")))
+        read = args[:1] if name.endswith("_as") else (*args, *kwargs.values())  # of the other one the shape, or the type
+        if not draws and self._all_repeat(read):
+            for y in flatten(result)[0]:
+                if isinstance(y, Batched) and y._level is self:
+                    y._repeats = True
+        elif _writes(name) and self.repeats(args[0]):
+            self._follows = False  # so may have been what it is a view of
+
+    def _called(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if raw := _raw_rules.get(name):
             result = raw(self, args, kwargs)
             return self.loop(name, args, kwargs) if result is NotImplemented else result
@@ -371,6 +407,10 @@ class _Sample:
 
 def _in_place(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
+
+
+def _writes(name: str) -> bool:
+    return _in_place(name) or name == "__setitem__" or name.startswith("set:")
 
 
 def _listed(dims: Any) -> tuple[int, ...]:

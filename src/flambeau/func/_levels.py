@@ -58,6 +58,10 @@ class Level:
         """The batch along axis 0 of value, where the level is one of batches."""
         raise NotImplementedError
 
+    def repeated(self, value: Tensor) -> Wrapped:
+        """The same of a value that repeats one sample along axis 0."""
+        raise NotImplementedError
+
     def pullback(self, ys: Tensors, xs: Tensors, vs: Tensors, keep: bool, retain: bool, others: Tensors) -> list[Tensor]:
         """`_pullback.pullback` where tensors of this level are among the arguments, and of no higher one."""
         raise NotImplementedError

@@ -39,7 +39,8 @@ def stand_in(x: Tensor, levels: Sequence[Level], keep: bool) -> Tensor:
     top = x._level.number if isinstance(x, Wrapped) else 0
     if levels and levels[-1].number > top:
         level = levels[-1]
-        return level.wrap(stand_in(ops.expand(x, (level.size, *shape_of(x))), levels[:-1], keep))  # type: ignore[arg-type]  # levels of batches alone get here
+        copies = ops.expand(x, (level.size, *shape_of(x)))  # type: ignore[arg-type]  # levels of batches alone get here
+        return level.repeated(stand_in(copies, levels[:-1], keep))
     if isinstance(x, Wrapped):
         first, *rest = x._parts()
         return x._of([stand_in(first, [level for level in levels if level.number < top], keep), *rest])

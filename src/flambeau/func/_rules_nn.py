@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau.autograd.modes import no_grad
 from flambeau.func._batched import BatchLevel, composed, rule
 from flambeau.func._compositions import COMPOSITIONS, affine, attention, typed
 from flambeau.func._levels import dtype_of, shape_of
@@ -107,13 +108,17 @@ def _batch_norm(
     own = level.holds(weight) or level.holds(bias)
     affine = (None, None) if own else (weight, bias)
     if training and running_mean is not None and not all(map(level.holds, stats)):
-        if level.holds(x) or any(map(level.holds, stats)):
+        if any(map(level.holds, stats)) or (level.holds(x) and not level.repeats(x)):
             raise RuntimeError(
                 "vmap: batch_norm would write each sample's statistics to running_mean and running_var, which all samples share; use "
                 "eval(), a BatchNorm with track_running_stats=False, or map over the buffers, too"
             )
-        y = ops.batch_norm(x, running_mean, running_var, None, None, True, momentum, eps)
-        return level.full(_scaled(level.wrap(level.full(y)), weight, bias, scale))
+        if not level.holds(x):
+            y = ops.batch_norm(x, running_mean, running_var, None, None, True, momentum, eps)
+            return level.full(_scaled(level.wrap(level.full(y)), weight, bias, scale))
+        with no_grad():  # each sample's statistics are the same
+            ops.batch_norm(ops.select(value, 0, 0), running_mean, running_var, None, None, True, momentum, eps)
+        stats = (None, None)
     if not training and not any(map(level.holds, stats)):
         merged = ops.reshape(value, (shape[0] * shape[1], *shape[2:]))
         y = ops.view(ops.batch_norm(merged, running_mean, running_var, affine[0], affine[1], False, momentum, eps), shape)

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 from flambeau import _C
 from flambeau.library._op import KINDS, RESERVED, CustomOpDef, P, R, early, registry
@@ -177,11 +177,40 @@ def _name_of(op: Any) -> str:
     return op._qualname if isinstance(op, CustomOpDef) else _check_name(op)
 
 
+def fallthrough_kernel() -> NoReturn:
+    """For `Library.impl`: the op is to behave for the key as if there were no function for it. It is not called itself.
+
+    Example:
+        >>> import flambeau as fl
+        >>> lib = fl.library.Library("docs_through", "DEF")
+        >>> name = lib.define("same(Tensor x) -> Tensor")
+        >>> lib.impl("same", lambda x: x.clone(), "CPU")
+        >>> lib.impl("same", fl.library.fallthrough_kernel, "AutogradCPU")
+        >>> fl.ops.docs_through.same(fl.ones(2))
+        tensor([1., 1.])
+    """
+    raise NotImplementedError("fallthrough_kernel: it stands for no function, and is not called; hand it to Library.impl")
+
+
+def _forgotten(op: CustomOpDef[..., Any], key: str) -> None:
+    """Without the function that it had for a key."""
+    if key == "CompositeImplicitAutograd":
+        op._composed = None
+    elif key.startswith("Autocast"):
+        op._autocast.pop(key.removeprefix("Autocast").lower(), None)
+    elif (kind := _kind_recorded(key)) is not None:
+        op._recorders.pop(kind, None)
+    else:
+        op._kernels.pop(_KEYS[key], None)
+
+
 def _implement(name: str, key: str, function: Callable[..., Any]) -> None:
     """Tells the op of that name, or has it told when it is defined."""
     op, _ = registry.get(name), _checked_key(key)
     if op is None:
         early.setdefault(name, []).append((key, function))
+    elif function is fallthrough_kernel:
+        _forgotten(op, key)
     elif key == "CompositeImplicitAutograd":
         op._composed = function
     elif key.startswith("Autocast"):

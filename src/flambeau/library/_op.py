@@ -89,7 +89,7 @@ class CustomOpDef(Generic[P, R]):
     """An op that was made by `custom_op` or `define`: call it, or say more of it by its `register_` methods."""
 
     def __init__(self, qualname: str, schema: Schema, where: str) -> None:
-        self._qualname, self._schema, self._where = qualname, schema, where
+        self._qualname, self._schema, self._where = qualname, schema._replace(name=qualname), where
         self._namespace, self._name = qualname.split("::")
         self._kernels: dict[str, Callable[..., Any]] = {}
         self._composed: Callable[..., Any] | None = None
@@ -152,7 +152,8 @@ class CustomOpDef(Generic[P, R]):
         """
         if self._schema.is_mutable:
             raise RuntimeError(
-                f"{self._qualname}: an op that writes to its arguments can have no gradient; expected {self._schema} without mutates_args"
+                f"{self._qualname}: an op that writes to its arguments can have no gradient; expected {self._schema.form} "
+                "without mutates_args"
             )
         if hidden := [a.name for a in self._schema.arguments if a.keyword_only and a.kind.tensors]:
             raise RuntimeError(

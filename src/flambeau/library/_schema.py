@@ -19,9 +19,15 @@ from typing import Any, NamedTuple
 from flambeau import _C
 from flambeau._C import Tensor
 
+
+def _is_int(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, Tensor)
+
+
 _PLAIN: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "Tensor": ("a Tensor", lambda v: isinstance(v, Tensor)),
-    "SymInt": ("an int", lambda v: hasattr(v, "__index__") and not isinstance(v, Tensor)),
+    "SymInt": ("an int", _is_int),
+    "int": ("an int", _is_int),
     "float": ("a float", lambda v: isinstance(v, (int, float)) or (hasattr(v, "__float__") and not isinstance(v, Tensor))),
     "bool": ("a bool", lambda v: isinstance(v, bool)),
     "str": ("a str", lambda v: isinstance(v, str)),
@@ -29,7 +35,7 @@ _PLAIN: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "Device": ("a device", lambda v: isinstance(v, (_C.device, str))),
     "Scalar": ("a number", lambda v: isinstance(v, (int, float, complex))),
 }
-_SAME = {"int": "SymInt", "number": "Scalar", "dtype": "ScalarType", "device": "Device"}
+_SAME = {"number": "Scalar", "dtype": "ScalarType", "device": "Device"}
 _TYPE = re.compile(r"(\w+)(\(\w+!?\))?(\?)?(\[\d*\])?(\?)?$")
 
 
@@ -89,8 +95,14 @@ class Schema(NamedTuple):
 
     arguments: tuple[Argument, ...]
     returns: tuple[Kind, ...]
+    name: str = ""  # "namespace::name" of the op
 
     def __str__(self) -> str:
+        return self.name + self.form
+
+    @property
+    def form(self) -> str:
+        """The text without the op's name."""
         parts: list[str] = []
         star = False
         for argument in self.arguments:
@@ -119,20 +131,20 @@ class Schema(NamedTuple):
         """
         positional = self.positional
         if len(args) > len(positional):
-            raise TypeError(f"{op}: {len(args)} positional arguments; expected at most {len(positional)}: {op}{self}")
+            raise TypeError(f"{op}: {len(args)} positional arguments; expected at most {len(positional)}: {op}{self.form}")
         names = [a.name for a in self.arguments]
         if unknown := [k for k in kwargs if k not in names]:
-            raise TypeError(f"{op}: there is no argument '{unknown[0]}'; expected {op}{self}")
+            raise TypeError(f"{op}: there is no argument '{unknown[0]}'; expected {op}{self.form}")
         values = []
         for i, argument in enumerate(self.arguments):
             if i < len(args) and not argument.keyword_only:
                 if argument.name in kwargs:
-                    raise TypeError(f"{op}: argument '{argument.name}' is given twice; expected {op}{self}")
+                    raise TypeError(f"{op}: argument '{argument.name}' is given twice; expected {op}{self.form}")
                 value = args[i]
             else:
                 value = kwargs.get(argument.name, argument.default)
                 if value is inspect.Parameter.empty:
-                    raise TypeError(f"{op}: argument '{argument.name}' is missing; expected {op}{self}")
+                    raise TypeError(f"{op}: argument '{argument.name}' is missing; expected {op}{self.form}")
             if not argument.kind.takes(value):
                 raise TypeError(f"{op}: argument '{argument.name}' is {_described(value)}; expected {argument.kind.words}")
             values.append(value)
@@ -156,14 +168,14 @@ class Schema(NamedTuple):
         want = self.returns
         if not want:
             if result is not None and result != ():
-                raise TypeError(f"{op}: the function returned {_described(result)}; expected None: {op}{self}")
+                raise TypeError(f"{op}: the function returned {_described(result)}; expected None: {op}{self.form}")
             return
         if len(want) > 1 and (not isinstance(result, (tuple, list)) or len(result) != len(want)):
-            raise TypeError(f"{op}: the function returned {_described(result)}; expected {len(want)} results: {op}{self}")
+            raise TypeError(f"{op}: the function returned {_described(result)}; expected {len(want)} results: {op}{self.form}")
         for i, (kind, value) in enumerate(zip(want, result if len(want) > 1 else (result,), strict=True)):
             if not kind.takes(value):
                 which = f"result {i}" if len(want) > 1 else "the result"
-                raise TypeError(f"{op}: {which} is {_described(value)}; expected {kind.words}: {op}{self}")
+                raise TypeError(f"{op}: {which} is {_described(value)}; expected {kind.words}: {op}{self.form}")
 
 
 def _described(value: Any) -> str:

@@ -182,9 +182,8 @@ def load(
 
     Args:
         f: a path, or a binary file object, which is read to its end.
-        map_location: where the tensors go: a device; a function of (tensor, location) that returns
-            the tensor to use, or None to leave it; or a dict from locations to devices. The location is 'cpu' but in PyTorch's files,
-            where the tensor is a whole storage as one axis.
+        map_location: where the tensors go: a device; a function of (storage, location) that returns the storage to use (or a tensor
+            of the same elements), or None to leave it; or a dict from locations to devices. The location is 'cpu' but in PyTorch's files.
         pickle_module: taken for PyTorch's sake; no module unpickles.
         weights_only: False, for a file that you trust, makes objects of the classes that it names where the program has imported them:
             enums, dataclasses, whole modules, ordinary objects. They are made without their `__init__`; no function that the file names

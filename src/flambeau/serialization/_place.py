@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau.storage import TypedStorage, UntypedStorage
 
 
 def mover(map_location: Any) -> Callable[[Tensor, str], Tensor]:
@@ -29,11 +30,19 @@ def mover(map_location: Any) -> Callable[[Tensor, str], Tensor]:
         return lambda value, location: value.to(device)
 
     def call(value: Tensor, location: str) -> Tensor:
-        result = map_location(value, location)
+        given = UntypedStorage._of(value.contiguous().reshape(-1).view(_C.uint8))
+        result = map_location(given, location)
         if result is None:
             return here(value, location)
+        if result is given:
+            return value
+        if isinstance(result, (UntypedStorage, TypedStorage)):
+            found = result.untyped()._bytes
+            if len(found) != len(given._bytes):
+                raise TypeError(f"load: map_location returned {len(found)} bytes for {len(given._bytes)}; expected another place for them")
+            return found.view(value.dtype).reshape(value.shape)
         if not isinstance(result, Tensor):
-            raise TypeError(f"load: map_location returned a {type(result).__name__}; expected a Tensor or None")
+            raise TypeError(f"load: map_location returned a {type(result).__name__}; expected a storage, a Tensor or None")
         return result
 
     return call

@@ -103,6 +103,13 @@ def _rebuild_meta(names: Context, args: tuple[Any, ...]) -> Tensor:
     return _with_grad(flat.as_strided(list(sizes), list(strides), 0), grad)
 
 
+def _uninitialized(names: Context, args: tuple[Any, ...]) -> Tensor:
+    from flambeau.nn.parameter import UninitializedParameter
+
+    expect("UninitializedParameter", args, bool)
+    return UninitializedParameter(args[0])
+
+
 def _check_tensor(name: str, value: Any) -> None:
     if not isinstance(value, Tensor) or not value.is_leaf or value.layout is not strided:
         raise FileFormatError(f"{name} is called with {short(value)}; expected a dense tensor")
@@ -217,4 +224,5 @@ TENSORS: dict[str, Function] = {
     "torch._tensor._rebuild_from_type_v2": _rebuild_from_type,
     "torch._utils._rebuild_sparse_tensor": _rebuild_sparse,
     "torch.serialization._get_layout": _layout,
+    "torch.nn.parameter.UninitializedParameter": _uninitialized,
 }

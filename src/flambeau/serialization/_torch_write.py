@@ -21,9 +21,10 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau._memory_format import LAYOUTS, sparse_coo, strided
+from flambeau._memory_format import LAYOUTS, layout, sparse_coo, strided
 from flambeau.compat._torch.names import home_of
 from flambeau.nn.module import Module
+from flambeau.nn.parameter import Parameter, UninitializedParameter, UninitializedTensorMixin
 from flambeau.serialization._allowed import found_by_name, functional_names
 from flambeau.serialization._container import array_of, write_all
 from flambeau.serialization._named import is_ordinary
@@ -37,7 +38,7 @@ from flambeau.serialization._torch_names import OPS
 from flambeau.serialization._torch_random import is_random
 from flambeau.serialization._torch_values import NUMPY_CODES, NUMPY_OBJECTS, NUMPY_TEXT, REDUCED
 from flambeau.serialization._zip import write_archive
-from flambeau.storage import STORAGES
+from flambeau.storage import STORAGES, TypedStorage, UntypedStorage
 
 _FOLDER = "archive"
 _STORAGE_OF = {getattr(_C, dtype): f"{kind}Storage" for kind, dtype in STORAGES.items()}
@@ -73,6 +74,10 @@ class _Encoder(Encoder):
             return self._module(value, path, depth)
         if isinstance(value, type) and found_by_name(value):
             return {"G": _name_of(value)}
+        if isinstance(value, (UntypedStorage, TypedStorage)):
+            return self._storage(value, path)
+        if isinstance(value, layout):
+            return {"O": "torch.serialization _get_layout", "args": [f"torch.{repr(value).rpartition('.')[2]}"], "state": None}
         if callable(value) and id(value) in self._functions:
             return {"G": f"torch.nn.functional {self._functions[id(value)].rpartition('.')[2]}"}
         if isinstance(value, types.BuiltinFunctionType) and value.__self__ is ops:  # torch.relu: as PyTorch's pickles have it
@@ -145,10 +150,46 @@ class _Encoder(Encoder):
             raise TypeError(f"save: {where} is a module {what} (define it at the top level of a file, or save the module's state_dict())")
         if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
             raise TypeError(f"save: {where} is a {kind.__name__}, which can not be written whole; save its state_dict()")
+        if any(isinstance(part, UninitializedTensorMixin) for part in (*value._parameters.values(), *value._buffers.values())):
+            what = f"a {kind.__name__} that was not called yet, which can not be written whole"
+            raise TypeError(f"save: {where} is {what}; save its state_dict()")
         node: dict[str, Any] = {"N": _name_of(kind)}
         self._nodes[id(value)] = node
         self._keep.append(value)
         node["state"] = self.encode(value.__getstate__(), path, depth + 1)
+        return node
+
+    def _storage(self, value: Any, path: str) -> Any:
+        """Its bytes, or elements, as a storage of the archive: that of the tensors over it which are of its type."""
+        flat = value.untyped()._bytes if isinstance(value, UntypedStorage) else value._elements()
+        if flat.is_meta:
+            raise _C.DeviceError(f"save: {path or 'the object'} is a storage on the meta device and has no data to write")
+        node: dict[str, Any] = {"H": True}
+        self._keep.append(flat)
+        self.met.append(Met(flat, node, path or "storage"))
+        return node
+
+    def _without_bytes(self, value: Tensor, path: str) -> dict[str, Any]:
+        """A tensor on the meta device, or a parameter without a shape."""
+        if (known := self._nodes.get(id(value))) is not None:
+            return self._again(known)
+        where = path or "the object"
+        if isinstance(value, UninitializedParameter):
+            if value.dtype is not _C.get_default_dtype():
+                said = f"has no shape yet and is {value.dtype}, which the format can not say"
+                raise TypeError(f"save: {where} {said}; expected the default type")
+            node: dict[str, Any] = {"O": "torch.nn.parameter UninitializedParameter", "args": [value.requires_grad], "state": None}
+        else:
+            grad = value.requires_grad
+            args = [{"D": value.dtype.name}, {"t": list(value.shape)}, {"t": list(value.stride())}, grad]
+            node = {"O": "torch._utils _rebuild_meta_tensor_no_storage", "args": args, "state": None}
+            if type(value) is Parameter:
+                node = {"O": "torch._utils _rebuild_parameter", "args": [node, grad, {"o": []}], "state": None}
+            elif type(value) is not Tensor:
+                raise _C.DeviceError(f"save: {where} is a {type(value).__name__} on the meta device and has no data to write")
+        if own := getattr(value, "__dict__", {}).keys() - _OF_CLASSES - {"_device", "_dtype"}:
+            raise TypeError(f"save: {where} has no data, but attributes ({', '.join(sorted(own))}); expected none")
+        self._begun(value, node)
         return node
 
     def _class(self, value: Tensor, path: str) -> str:
@@ -165,6 +206,8 @@ class _Encoder(Encoder):
         return dict(getattr(value, "__dict__", {})) if own is getattr(object, "__getstate__", None) else own(value)  # type: ignore[misc]
 
     def tensor(self, value: Tensor, path: str, name: str | None = None) -> dict[str, Any]:
+        if isinstance(value, UninitializedParameter) or (value.is_meta and value.layout is strided):
+            return self._without_bytes(value, path)
         if value.layout not in _SPARSE:
             if id(value) in self._active:
                 raise ValueError(f"save: {path} is a tensor that has itself among its attributes")
@@ -319,6 +362,8 @@ class _Pickler:
             self._text(node)
         elif type(node) is list:
             self._items(b"]", b"e", node)
+        elif "H" in node:
+            self._storage(node["P"][0])
         elif "P" in node:
             self._tensor(node)
         else:
@@ -380,6 +425,8 @@ class _Pickler:
             return
         if "O" in node:
             self._call(node["O"], *node["args"])
+            if "i" in node:
+                self._put(("tensor", node["i"]))
             if node["state"] is not None:
                 self._any(node["state"])
                 self._out.append(b"b")

@@ -21,7 +21,15 @@ Example:
 from flambeau.sparse import _inplace, _places
 from flambeau.sparse._compressed import SparseBSC, SparseBSR, SparseCompressed, SparseCSC, SparseCSR
 from flambeau.sparse._construct import spdiags
-from flambeau.sparse._functions import addmm, log_softmax, mm, sampled_addmm, softmax, sum
+from flambeau.sparse._functions import (
+    addmm,
+    as_sparse_gradcheck,
+    log_softmax,
+    mm,
+    sampled_addmm,
+    softmax,
+    sum,
+)
 from flambeau.sparse._invariants import check_sparse_tensor_invariants
 from flambeau.sparse._tensor import SparseCOO, SparseTensor
 from flambeau.sparse._typed import (
@@ -39,5 +47,5 @@ from flambeau.sparse._typed import (
 __all__ = [
     "BFloat16Tensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor",
     "SparseBSC", "SparseBSR", "SparseCOO", "SparseCSC", "SparseCSR", "SparseCompressed", "SparseTensor", "addmm",
-    "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum",
+    "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum",
 ]  # fmt: skip

@@ -211,6 +211,18 @@ class SparseTensor(Tensor):
 
     to_sparse_coo = to_sparse
 
+    def smm(self, mat: Tensor) -> SparseCOO:
+        """The product with a dense matrix, by coordinates."""
+        from flambeau.sparse._products import smm
+
+        return smm(self, mat)
+
+    def sspaddmm(self, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> SparseCOO:
+        """`flambeau.sspaddmm` of this tensor."""
+        from flambeau.sparse._products import sspaddmm
+
+        return sspaddmm(self, mat1, mat2, beta=beta, alpha=alpha)
+
     @wants_tensors
     def __deepcopy__(self, memo: dict[int, Any]) -> SparseTensor:
         if not self.is_leaf:

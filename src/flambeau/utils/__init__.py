@@ -10,6 +10,7 @@ if _typing.TYPE_CHECKING:
         benchmark,
         deterministic,
         flop_counter,
+        hooks,
         model_zoo,
         module_tracker,
         tensorboard,
@@ -18,7 +19,7 @@ if _typing.TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> _typing.Any:
-        if name in ("benchmark", "deterministic", "flop_counter", "model_zoo", "module_tracker", "tensorboard"):
+        if name in ("benchmark", "deterministic", "flop_counter", "hooks", "model_zoo", "module_tracker", "tensorboard"):
             return _importlib.import_module(f"flambeau.utils.{name}")
         if name == "swap_tensors":
             return _importlib.import_module("flambeau.utils._swap").swap_tensors
@@ -26,5 +27,6 @@ else:
 
 
 __all__ = [
-    "benchmark", "checkpoint", "data", "deterministic", "flop_counter", "model_zoo", "module_tracker", "swap_tensors", "tensorboard",
+    "benchmark", "checkpoint", "data", "deterministic", "flop_counter", "hooks", "model_zoo", "module_tracker", "swap_tensors",
+    "tensorboard",
 ]  # fmt: skip

@@ -5,15 +5,30 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from flambeau._C import Tensor, float32, int32, ops, uint8
+from flambeau._C import Tensor, float32, int8, int32, int64, ops, uint8
+from flambeau._errors import AssertedTypeError
 from flambeau._fake_quantize import (
     fake_quantize_per_channel_affine,
     fake_quantize_per_tensor_affine,
 )
-from flambeau.ao.quantization.observer import Makes, MovingAverageMinMaxObserver, said
+from flambeau.ao.quantization.observer import (
+    HistogramObserver,
+    Makes,
+    MovingAverageMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver,
+    said,
+)
 from flambeau.nn.module import Module
 
-__all__ = ["FakeQuantize", "FakeQuantizeBase", "disable_fake_quant", "disable_observer", "enable_fake_quant", "enable_observer"]
+__all__ = [
+    "FakeQuantize", "FakeQuantizeBase", "FusedMovingAvgObsFakeQuantize", "default_fake_quant", "default_fused_act_fake_quant",
+    "default_fused_per_channel_wt_fake_quant", "default_fused_wt_fake_quant", "default_histogram_fake_quant",
+    "default_per_channel_weight_fake_quant", "default_weight_fake_quant", "disable_fake_quant", "disable_observer", "enable_fake_quant",
+    "enable_observer",
+]  # fmt: skip
+
+
+_STEP_OF_NOTHING, _LEAST_STEP = 0.1, 6.1e-5  # FBGEMM's
 
 
 class FakeQuantizeBase(Makes, ABC, Module):
@@ -94,7 +109,7 @@ class FakeQuantize(FakeQuantizeBase):
     def forward(self, X: Tensor) -> Tensor:  # noqa: N803
         if self.observer_enabled[0]:
             self.activation_post_process(X.detach())
-            found = self.calculate_qparams()
+            found = self._fl_found()
             for held, now in zip((self.scale, self.zero_point), found):
                 held.resize_(now.shape)
                 held.copy_(now)
@@ -103,6 +118,10 @@ class FakeQuantize(FakeQuantizeBase):
         if self.is_per_channel:
             return fake_quantize_per_channel_affine(X, self.scale, self.zero_point, self.ch_axis, self.quant_min, self.quant_max)
         return fake_quantize_per_tensor_affine(X, self.scale, self.zero_point, self.quant_min, self.quant_max)
+
+    def _fl_found(self) -> Any:
+        """The scale and the zero point to round by from now on."""
+        return self.calculate_qparams()
 
     def calculate_qparams(self, **kwargs: Any) -> Any:
         return self.activation_post_process.calculate_qparams()
@@ -119,6 +138,46 @@ class FakeQuantize(FakeQuantizeBase):
             if (saved := state_dict.get(prefix + name)) is not None:
                 setattr(self, name, getattr(self, name).new_empty(saved.shape))
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class FusedMovingAvgObsFakeQuantize(FakeQuantize):
+    """The same with an observer of moving averages, which PyTorch watches with and rounds by in one kernel.
+
+    Its scale is the kernel's (FBGEMM's choice), which differs from what `calculate_qparams` tells where 0 is to be in the middle: it has a
+    step more below 0 than above, and nothing in the middle where no value is on the other side.
+
+    Raises:
+        TypeError: the observer is another one.
+    """
+
+    def __init__(
+        self, observer: Any = MovingAverageMinMaxObserver, quant_min: int = 0, quant_max: int = 255, **observer_kwargs: Any
+    ) -> None:
+        super().__init__(observer, quant_min, quant_max, **observer_kwargs)
+        if not isinstance(self.activation_post_process, (MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver)):
+            raise AssertedTypeError(
+                f"ao.quantization.FusedMovingAvgObsFakeQuantize: the observer is a {type(self.activation_post_process).__name__}; "
+                "expected one of moving averages"
+            )
+        self.register_buffer("fake_quant_enabled", ops.ones((1,), dtype=int64))
+        self.register_buffer("observer_enabled", ops.ones((1,), dtype=int64))
+        self.is_symmetric_quant = said(self.qscheme).endswith("symmetric")
+
+    def _fl_found(self) -> tuple[Tensor, Tensor]:
+        watch = self.activation_post_process
+        low, high = watch.min_val.clamp(max=0).reshape(-1), watch.max_val.clamp(min=0).reshape(-1)
+        first, last = self.quant_min, self.quant_max
+        scale = (high - low) / (last - first)
+        steps = ops.where(scale > 0, scale, ops.full((), _STEP_OF_NOTHING))
+        below, above = low / steps, high / steps
+        # The end that is nearer to its step counts.
+        zero = ops.where(abs(first) + below.abs() < abs(last) + above, first - below, last - above)
+        if self.is_symmetric_quant:
+            half = (last - first) // 2
+            both = (low < 0) & (high > 0)
+            steps = ops.where(both, ops.maximum(-low / (half + 1), high / half), steps)
+            zero = ops.where(both, float((first + last + 1) // 2), zero)
+        return ops.maximum(steps, ops.full((), _LEAST_STEP)), ops.round(zero).clamp(first, last).to(int32)
 
 
 def enable_fake_quant(mod: Any) -> None:
@@ -143,3 +202,27 @@ def disable_observer(mod: Any) -> None:
     """For `Module.apply`."""
     if isinstance(mod, FakeQuantizeBase):
         mod.disable_observer()
+
+
+default_fake_quant = FakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver, quant_min=0, quant_max=255, dtype=uint8, qscheme="per_tensor_affine", reduce_range=True
+)
+default_weight_fake_quant = FakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver, quant_min=-128, quant_max=127, dtype=int8, qscheme="per_tensor_symmetric", reduce_range=False
+)
+default_per_channel_weight_fake_quant = FakeQuantize.with_args(
+    observer=MovingAveragePerChannelMinMaxObserver, quant_min=-128, quant_max=127, dtype=int8, qscheme="per_channel_symmetric",
+    reduce_range=False, ch_axis=0,
+)  # fmt: skip
+default_histogram_fake_quant = FakeQuantize.with_args(
+    observer=HistogramObserver, quant_min=0, quant_max=255, dtype=uint8, qscheme="per_tensor_affine", reduce_range=True
+)
+default_fused_act_fake_quant = FusedMovingAvgObsFakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver, quant_min=0, quant_max=255, dtype=uint8
+)
+default_fused_wt_fake_quant = FusedMovingAvgObsFakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver, quant_min=-128, quant_max=127, dtype=int8, qscheme="per_tensor_symmetric"
+)
+default_fused_per_channel_wt_fake_quant = FusedMovingAvgObsFakeQuantize.with_args(
+    observer=MovingAveragePerChannelMinMaxObserver, quant_min=-128, quant_max=127, dtype=int8, qscheme="per_channel_symmetric"
+)

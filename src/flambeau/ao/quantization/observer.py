@@ -10,14 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from flambeau._C import Tensor, float32, int32, int64, ops, uint8
+from flambeau._C import Tensor, float32, int8, int32, int64, ops, uint8
 from flambeau._from_data import tensor
 from flambeau._warn import warn
 from flambeau.nn.module import Module
 
 __all__ = [
     "FixedQParamsObserver", "HistogramObserver", "MinMaxObserver", "MovingAverageMinMaxObserver", "MovingAveragePerChannelMinMaxObserver",
-    "NoopObserver", "ObserverBase", "PerChannelMinMaxObserver", "PlaceholderObserver", "RecordingObserver",
+    "NoopObserver", "ObserverBase", "PerChannelMinMaxObserver", "PlaceholderObserver", "RecordingObserver", "ReuseInputObserver",
+    "default_debug_observer", "default_dynamic_quant_observer", "default_float_qparams_observer", "default_histogram_observer",
+    "default_observer", "default_per_channel_weight_observer", "default_placeholder_observer", "default_reuse_input_observer",
+    "default_weight_observer",
 ]  # fmt: skip
 
 
@@ -96,7 +99,7 @@ def _range(op: str, dtype: Any, reduce_range: bool, quant_min: int | None, quant
     if quant_min is not None and quant_max is not None:
         if not quant_min < quant_max or not quant_min <= 0 <= quant_max:
             raise ValueError(f"{op}: quant_min = {quant_min}, quant_max = {quant_max}; expected quant_min < quant_max, with 0 among them")
-        return quant_min, quant_max
+        return (quant_min // 2, quant_max // 2) if reduce_range else (quant_min, quant_max)
     low, high = RANGES.get(said(dtype), (0, 15))
     halved = reduce_range and said(dtype) in ("int8", "uint8", "qint8", "quint8")
     return (low // 2, high // 2) if halved else (low, high)
@@ -130,7 +133,9 @@ class _Watches(ObserverBase):
         Raises:
             ValueError: the least value is above the largest.
         """
-        low, high = self.min_val, self.max_val
+        return self._fl_qparams(self.min_val, self.max_val)
+
+    def _fl_qparams(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         if low.numel() == 0 or (low.numel() == 1 and low.item() == float("inf") and high.item() == float("-inf")):
             warn(f"ao.quantization.{type(self).__name__}: calculate_qparams before anything was seen; scale = 1 and zero_point = 0")
             return tensor([1.0]), tensor([0])
@@ -284,17 +289,141 @@ class MovingAveragePerChannelMinMaxObserver(_Averages, PerChannelMinMaxObserver)
         self.averaging_constant = averaging_constant
 
 
-class HistogramObserver(ObserverBase):
-    """Refused when one is made: `MinMaxObserver` and its kin are there."""
+class HistogramObserver(_Watches):
+    """A histogram of all that it was given; the scale is for the range in which rounding loses least.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError("ao.quantization.HistogramObserver is not in flambeau; use MinMaxObserver or MovingAverageMinMaxObserver")
+    The range is narrowed from its ends by whole bins, always at the end where fewer bins hold a share of the values, while the sum of
+    squared errors goes down that 256 steps of the type over the narrower range would make (Caffe2's approximate L2 minimisation). A wider
+    range than before takes over the old histogram, each bin as 16 thin ones by their middles.
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x
+    Args:
+        bins: of the histogram.
+        dtype, qscheme, reduce_range, quant_min, quant_max: as of `MinMaxObserver`.
 
-    def calculate_qparams(self, **kwargs: Any) -> Any:
-        return None
+    Example:
+        >>> import flambeau as fl
+        >>> watch = fl.ao.quantization.HistogramObserver(bins=8)
+        >>> _ = watch(fl.tensor([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]))
+        >>> watch.histogram
+        tensor([1., 1., 1., 1., 1., 1., 1., 2.])
+    """
+
+    histogram: Tensor
+    _fl_schemes = ("per_tensor_affine", "per_tensor_symmetric")
+    _FINER = 16  # bins in the place of one, where it goes to a wider range
+    _STEP = 1e-5  # of the share of values that is left out
+
+    def __init__(
+        self, bins: int = 2048, dtype: Any = uint8, qscheme: Any = "per_tensor_affine", reduce_range: bool = False,
+        quant_min: int | None = None, quant_max: int | None = None, factory_kwargs: Any = None, eps: float = EPS, is_dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
+        if is_dynamic:
+            raise NotImplementedError("ao.quantization.HistogramObserver: is_dynamic = True; a histogram is none of the last value alone")
+        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps, is_dynamic)
+        made = factory_kwargs or {}
+        self.bins, self.dst_nbins, self.upsample_rate = bins, self._fl_steps(), self._FINER
+        self.register_buffer("histogram", ops.zeros((bins,), **made))
+        self.register_buffer("min_val", tensor(float("inf"), **made))
+        self.register_buffer("max_val", tensor(float("-inf"), **made))
+
+    def _fl_steps(self) -> int:
+        low, high = RANGES.get(said(self.dtype), (0, 255))
+        return high - low + 1
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        if not x_orig.numel():
+            return x_orig
+        x = x_orig.detach().to(self.min_val.dtype).reshape(-1)
+        low, high = ops.aminmax(x)
+        if float("-inf") == low.item() or high.item() == float("inf"):
+            warn("ao.quantization.HistogramObserver: a tensor has infinite values, which are left out")
+            x = x[x.abs() != float("inf")]
+            if not x.numel():
+                return x_orig
+            low, high = ops.aminmax(x)
+        seen = self.min_val.item() <= self.max_val.item()
+        before, kept = (self.min_val.clone(), self.max_val.clone()), self.histogram
+        if seen:
+            low, high = ops.minimum(low, before[0]), ops.maximum(high, before[1])
+        found = ops.histc(x, self.bins, low.item(), high.item())
+        if seen:
+            found = found + (kept if bool((low == before[0]) & (high == before[1])) else self._fl_widened(kept, before, low, high))
+        self.histogram.copy_(found)
+        self._fl_put(low, high)
+        return x_orig
+
+    def _fl_widened(self, histogram: Tensor, range: tuple[Tensor, Tensor], low: Tensor, high: Tensor) -> Tensor:
+        """The histogram of a range as one of a wider range."""
+        first, last = range
+        if bool(first == last):
+            return ops.histc(first, self.bins, low.item(), high.item()) * histogram.sum()
+        count = self.bins * self._FINER
+        width = (last - first) / count
+        middles = ops.linspace(first.item(), last.item(), count + 1)[:-1] + 0.5 * width
+        edges = ops.linspace(low.item(), high.item(), self.bins + 1)
+        bins = ops.bucketize(middles, edges, right=True) - 1
+        return ops.bincount(bins, ops.repeat_interleave(histogram, self._FINER) / self._FINER, self.bins).to(histogram.dtype)
+
+    def calculate_qparams(self, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """(scale, zero point) for the range that loses least; 1 and 0, with a warning, where nothing was seen."""
+        if self.min_val.item() == float("inf") and self.max_val.item() == float("-inf"):
+            return self._fl_qparams(self.min_val, self.max_val)
+        return self._fl_qparams(*self._fl_range())
+
+    def _fl_range(self) -> tuple[Tensor, Tensor]:
+        """The least and the largest value that are not to be cut off."""
+        width = (self.max_val - self.min_val) / self.bins
+        sums = ops.cumsum(self.histogram, 0).tolist()
+        total = self.histogram.sum().item()
+        left, right = 0.0, 1.0  # shares of the values that are below and above of what may be cut off
+        start, end, least = 0, self.bins - 1, float("inf")
+        while left < right:
+            first, last = start, end
+            while first < end and sums[first] < (left + self._STEP) * total:
+                first += 1
+            while last > start and sums[last] > (right - self._STEP) * total:
+                last -= 1
+            if first - start > end - last:
+                left, narrower = left + self._STEP, (first, end)
+            else:
+                right, narrower = right - self._STEP, (start, last)
+            if narrower == (start, end):
+                continue
+            error = self._fl_error(*narrower)
+            if error > least:
+                break
+            least, (start, end) = error, narrower
+        return self.min_val + width * start, self.min_val + width * (end + 1)
+
+    def _fl_error(self, start: int, end: int) -> float:
+        """The sum of squared errors of values that are spread evenly over their bins, with the steps over bins from start to end."""
+        width = (self.max_val.item() - self.min_val.item()) / self.bins
+        step = width * (end - start + 1) / self.dst_nbins
+        if step == 0:
+            return 0.0
+        begins = (ops.arange(self.bins, dtype=float32) - start) * width  # of bins, from where steps begin
+        ends = begins + width
+
+        def step_of(x: Tensor) -> Tensor:
+            return ops.floor(x / step).clamp(0, self.dst_nbins - 1)
+
+        def cubes(x: Tensor) -> Tensor:
+            return x * x * x
+
+        first, last = step_of(begins), step_of(ends)
+        half = step / 2
+        # From where a bin begins to the end of its first step, all steps between, and from the beginning of its last step to its end.
+        error = half**3 - cubes(begins - (first + 0.5) * step)
+        error = error + (last - first - 1) * (2 * half**3)
+        error = error + cubes(ends - (last + 0.5) * step) + half**3
+        return float((error * self.histogram / (3 * width)).sum().item())
+
+    def reset_min_max_vals(self) -> None:
+        """Forgets what it saw."""
+        self.min_val.fill_(float("inf"))
+        self.max_val.fill_(float("-inf"))
+        self.histogram.zero_()
 
 
 class FixedQParamsObserver(ObserverBase):
@@ -366,3 +495,31 @@ class RecordingObserver(ObserverBase):
 
     def calculate_qparams(self, **kwargs: Any) -> NoReturn:
         raise NotImplementedError("ao.quantization.RecordingObserver: calculate_qparams: it only keeps what it sees; use MinMaxObserver")
+
+
+class ReuseInputObserver(ObserverBase):
+    """Watches nothing: for ops whose results have the scale of what they are given.
+
+    Raises:
+        NotImplementedError: `calculate_qparams` is called.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(uint8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+    def calculate_qparams(self, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError("ao.quantization.ReuseInputObserver: calculate_qparams: the scale is that of the input")
+
+
+default_observer = MinMaxObserver.with_args(quant_min=0, quant_max=127)
+default_placeholder_observer = PlaceholderObserver
+default_debug_observer = RecordingObserver
+default_reuse_input_observer = ReuseInputObserver
+default_weight_observer = MinMaxObserver.with_args(dtype=int8, qscheme="per_tensor_symmetric")
+default_histogram_observer = HistogramObserver.with_args(quant_min=0, quant_max=127)
+default_per_channel_weight_observer = PerChannelMinMaxObserver.with_args(dtype=int8, qscheme="per_channel_symmetric")
+default_dynamic_quant_observer = PlaceholderObserver.with_args(dtype=uint8, quant_min=0, quant_max=255, is_dynamic=True)
+default_float_qparams_observer = PerChannelMinMaxObserver.with_args(dtype=uint8, qscheme="per_channel_affine_float_qparams", ch_axis=0)

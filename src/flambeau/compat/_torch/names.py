@@ -12,7 +12,6 @@ MOVED: dict[str, str] = {
     "nn.modules.container": "nn.containers",
     "nn.modules.module": "nn.module",
     "nn.utils.convert_parameters": "nn.utils.convert",
-    "utils.hooks": "_handles",
 }
 # The same for modules whose content lies here in one that is known under another name, too, or in several.
 PARTS: dict[str, str | tuple[str, ...]] = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flambeau._C import ArgumentError, ShapeError, Tensor, is_grad_enabled, ops
 from flambeau._errors import AssertedArgumentError
 from flambeau._info import switch
 from flambeau._no_tensor import CONFUSED, explain
 from flambeau._spelled import spelled
-from flambeau.autograd import no_grad
+from flambeau.autograd import Function, no_grad
 
 __all__ = ["embedding", "one_hot"]
 
@@ -68,12 +70,61 @@ def embedding(
 
         with no_grad():
             embedding_renorm_(weight.detach(), input, max_norm, norm_type)
-    result = (ops.embedding_sparse if sparse else ops.embedding)(weight, input, row)
-    if scale_grad_by_freq and result.requires_grad:
-        counts = ops.bincount(input.reshape(-1), minlength=n)[input].to(result.dtype)
-        fixed = result.detach()
-        result = fixed + (result - fixed) / counts.unsqueeze(-1)
-    return result
+    if scale_grad_by_freq and weight.requires_grad and is_grad_enabled():
+        found: Tensor = _ByFrequency.apply(weight, input, row)
+        return found
+    return (ops.embedding_sparse if sparse else ops.embedding)(weight, input, row)
+
+
+class _ByFrequency(Function):
+    """Rows, of whose gradients is taken the mean of those of the same row, not the sum."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(weight: Tensor, indices: Tensor, padding: int) -> Tensor:
+        return ops.embedding(weight, indices, padding)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        weight, indices, ctx.padding = inputs
+        ctx.count = len(weight)
+        ctx.save_for_backward(indices)
+        ctx.save_for_forward(indices)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        (indices,) = ctx.saved_tensors
+        return _Means.apply(dy, indices, ctx.count, ctx.padding), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Any, *_: Any) -> Any:
+        (indices,) = ctx.saved_tensors
+        return ops.embedding(tangent, indices, ctx.padding)
+
+
+class _Means(Function):
+    """The gradient of `_ByFrequency`. Its own, as PyTorch's, is that of sums: the rows themselves."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(dy: Tensor, indices: Tensor, count: int, padding: int) -> Tensor:
+        at = indices.reshape(-1)
+        shares = (at != padding).to(dy.dtype) / ops.bincount(at, minlength=count)[at].to(dy.dtype)
+        rows = dy.reshape(len(at), dy.shape[-1]) * shares.unsqueeze(-1)
+        return ops.index_add(dy.new_zeros(count, dy.shape[-1]), 0, at, rows)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, indices, _, ctx.padding = inputs
+        ctx.save_for_backward(indices)
+
+    @staticmethod
+    def backward(ctx: Any, dw: Any) -> Any:
+        (indices,) = ctx.saved_tensors
+        rows = ops.embedding(dw, indices) * (indices != ctx.padding).to(dw.dtype).unsqueeze(-1)
+        return rows, None, None, None
 
 
 @spelled()
