@@ -36,7 +36,9 @@
 #include "op/isfinite.h"
 #include "op/linspace.h"
 #include "op/log.h"
+#include "op/log1p.h"
 #include "op/logical_and.h"
+#include "op/logical_not.h"
 #include "op/masked_fill.h"
 #include "op/mean.h"
 #include "op/mm.h"
@@ -152,6 +154,13 @@ Tensor pow_backward_exponent_complex(const Tensor& dy, const Operand& a, const O
 Tensor silu_complex(const Tensor& x) { return op::mul(x, op::sigmoid(x)); }
 Tensor softsign_complex(const Tensor& x) { return op::div(x, op::add(op::abs(x), Scalar(1))); }
 Tensor tanhshrink_complex(const Tensor& x) { return op::sub(x, op::tanh(x)); }
+// From the number with the larger real part, so that nothing overflows; where that is infinite it is the sum.
+Tensor logaddexp_complex(const Tensor& a, const Tensor& b) {
+  const Tensor first = op::ge(op::real(a), op::real(b));
+  const Tensor large = op::where(first, a, b), small = op::where(first, b, a), finite = op::isfinite(op::real(large));
+  const Tensor apart = op::masked_fill(op::sub(small, large), op::logical_not(finite), Scalar(0));
+  return op::where(finite, op::add(large, op::log1p(op::exp(apart))), large);
+}
 Tensor sinc_complex(const Tensor& x) {
   const Tensor zero = op::eq(x, Scalar(0)), turn = op::mul(op::masked_fill(x, zero, Scalar(1)), Scalar(std::numbers::pi));
   return op::masked_fill(op::div(op::sin(turn), turn), zero, Scalar(1));

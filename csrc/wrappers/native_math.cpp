@@ -53,6 +53,8 @@
 #include "op/select.h"
 #include "op/sqrt.h"
 #include "op/square.h"
+#include "op/view_as_complex.h"
+#include "op/view_as_real.h"
 #include "op/stack.h"
 #include "op/sub.h"
 #include "op/sum.h"
@@ -136,6 +138,7 @@ struct To {
   static constexpr auto replace_nonfinite = kInPlace ? op::replace_nonfinite_ : op::replace_nonfinite;
   static Tensor div(const Operand& a, const Operand& b) { return kInPlace ? op::div_(a, b) : op::div(a, b); }
   static Tensor same(const Tensor& x) { return kInPlace ? x : op::clone(x); }
+  static Tensor of_parts(const Tensor& x, const Tensor& parts) { return kInPlace ? x : op::view_as_complex(parts); }
 };
 using Fresh = To<false>;
 using InPlace = To<true>;
@@ -167,6 +170,7 @@ Tensor divided(const Operand& a, const Operand& b, std::optional<std::string_vie
 
 template <class Way>
 Tensor finite(const Tensor& x, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf) {
+  if (is_complex(x.dtype())) return Way::of_parts(x, finite<Way>(op::view_as_real(x), nan, posinf, neginf));
   const DType t = x.dtype();
   if (!is_float(t)) return Way::same(x);
   const double largest = t == DType::Float64    ? std::numeric_limits<double>::max()

@@ -1383,9 +1383,9 @@ class Tensor:
     def mv(self, vec: Tensor) -> Tensor:
         """Product of a matrix and a vector. (a is `input`.) Gradients: `input`, `vec`."""
     def nan_to_num(self, nan: _float | None = ..., posinf: _float | None = ..., neginf: _float | None = ...) -> Tensor:
-        """x with NaN replaced by nan (0), and infinities by posinf and neginf (the largest and smallest finite numbers). (x is `input`.)"""
+        """x with NaN replaced by nan (0), and infinities by posinf and neginf (the largest and smallest finite numbers), also in the parts of complex numbers. (x is `input`.)"""
     def nan_to_num_(self, nan: _float | None = ..., posinf: _float | None = ..., neginf: _float | None = ...) -> Self:
-        """x with NaN replaced by nan (0), and infinities by posinf and neginf (the largest and smallest finite numbers). (x is `input`.)"""
+        """x with NaN replaced by nan (0), and infinities by posinf and neginf (the largest and smallest finite numbers), also in the parts of complex numbers. (x is `input`.)"""
     def nanmean(self, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ..., *, dtype: _dtype | None = ...) -> Tensor:
         """Mean of the elements that are not NaN."""
     @overload

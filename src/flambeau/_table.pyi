@@ -736,7 +736,7 @@ def i0_(input: Tensor) -> Tensor:
 def i1(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Modified Bessel function of the first kind, order 1. Gradients: `input`."""
 def i1_curvature(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
-    """Second derivative of i1."""
+    """Second derivative of i1. Gradients: `input`."""
 def i1_slope(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Derivative of i1. Gradients: `input`."""
 def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tensor:
@@ -1140,9 +1140,9 @@ def multinomial(input: Tensor, num_samples: _int, replacement: _bool = ..., *, g
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Product of a matrix and a vector. (a is `input`.) Gradients: `input`, `vec`."""
 def nan_to_num(input: Tensor, nan: _float | None = ..., posinf: _float | None = ..., neginf: _float | None = ..., *, out: Tensor | None = ...) -> Tensor:
-    """x with NaN replaced by nan (0), and infinities by posinf and neginf (the largest and smallest finite numbers). (x is `input`.)"""
+    """x with NaN replaced by nan (0), and infinities by posinf and neginf (the largest and smallest finite numbers), also in the parts of complex numbers. (x is `input`.)"""
 def nan_to_num_(input: Tensor, nan: _float | None = ..., posinf: _float | None = ..., neginf: _float | None = ...) -> Tensor:
-    """x with NaN replaced by nan (0), and infinities by posinf and neginf (the largest and smallest finite numbers). (x is `input`.)"""
+    """x with NaN replaced by nan (0), and infinities by posinf and neginf (the largest and smallest finite numbers), also in the parts of complex numbers. (x is `input`.)"""
 def nanmean(input: Tensor, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ..., *, dtype: _dtype | None = ..., out: Tensor | None = ...) -> Tensor:
     """Mean of the elements that are not NaN."""
 @overload
@@ -1212,9 +1212,9 @@ def norm(input: Tensor, p: _float = ..., dim: Sequence[_int] | _int | None = ...
 def norm(input: Tensor, p: str | None, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ..., *, dtype: _dtype | None = ..., out: Tensor | None = ...) -> Tensor:
     """The Frobenius norm ('fro' or None) over dim, or over all axes, or the nuclear norm ('nuc') of the matrices in two axes: the sum of their singular values."""
 def norm_curvature(input: Tensor, x: Tensor, y: Tensor, p: _float, *, out: Tensor | None = ...) -> Tensor:
-    """v times the derivative of norm_slope by x. (v is `input`.) Gradients: `input`."""
+    """v times the derivative of norm_slope by x. (v is `input`.) Gradients: `input`, `x`, `y`."""
 def norm_fade(input: Tensor, y: Tensor, p: _float, *, out: Tensor | None = ...) -> Tensor:
-    """v times the derivative of norm_slope by y, over norm_slope. (v is `input`.) Gradients: `input`."""
+    """v times the derivative of norm_slope by y, over norm_slope. (v is `input`.) Gradients: `input`, `y`."""
 def norm_slope(input: Tensor, x: Tensor, y: Tensor, p: _float, *, out: Tensor | None = ...) -> Tensor:
     """v times the derivative of the p-norm y at x. (v is `input`.) Gradients: `input`, `x`, `y`."""
 @overload
@@ -1556,7 +1556,7 @@ def sinc_(input: Tensor) -> Tensor:
 def sinc_backward(input: Tensor, x: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Gradient of sinc. Gradients: `input`, `x`."""
 def sinc_second(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
-    """Second derivative of sinc."""
+    """Second derivative of sinc. Gradients: `input`."""
 def sinh(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """Hyperbolic sine. Gradients: `input`."""
 def sinh_(input: Tensor) -> Tensor:
@@ -1640,7 +1640,7 @@ def special_i0e(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
 def special_i1e(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """e^-|x| times the modified Bessel function of the first kind, order 1. (x is `input`.) Gradients: `input`."""
 def special_i1e_slope(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
-    """Derivative of i1e."""
+    """Derivative of i1e. Gradients: `input`."""
 def special_laguerre_polynomial_l(input: Tensor | Number, n: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """Laguerre polynomial of degree n, 0 of negative degrees."""
 def special_legendre_polynomial_p(input: Tensor | Number, n: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:

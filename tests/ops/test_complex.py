@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import copy
 import pickle
 import warnings
@@ -430,3 +431,22 @@ def test_halves_make_complex_numbers_of_halves():
     assert x.dtype == fl.complex32 and x.to(fl.complex64).tolist() == [1 + 3j, 2 + 0.5j]
     with pytest.raises(TypeError, match="imag is bfloat16"):
         fl.complex(fl.ones(2).half(), fl.ones(2).bfloat16())
+
+
+def test_logaddexp():
+    inf = float("inf")
+    a = fl.tensor([1 + 2j, -3 + 0.5j, 700 + 1j, complex(-inf, 0), complex(inf, 1), 0j], dtype=fl.complex128)
+    b = fl.tensor([2 - 1j, -3 - 0.5j, 702 - 1j, complex(-inf, 0), complex(1, 1), complex(-inf, 0)], dtype=fl.complex128)
+    got = fl.logaddexp(a, b)
+    assert fl.allclose(got[:2], (a[:2].exp() + b[:2].exp()).log(), rtol=1e-14)
+    assert abs(got[2].item() - (702 - 1j + cmath.log(1 + cmath.exp(-2 + 2j)))) < 1e-12
+    assert [z.real for z in got[3:].tolist()] == [-inf, inf, 0]
+    assert fl.autograd.gradcheck(fl.logaddexp, (a[:2].clone().requires_grad_(), b[:2].clone().requires_grad_()))
+
+
+def test_nan_to_num():
+    inf, nan = float("inf"), float("nan")
+    z = fl.tensor([complex(nan, 1), complex(inf, -inf), 2 + 3j, complex(1, nan)])
+    largest = fl.finfo(fl.float32).max
+    assert fl.nan_to_num(z).tolist() == [1j, complex(largest, -largest), 2 + 3j, 1]
+    assert z.clone().nan_to_num_(0.5, 6.0, -7.0).tolist() == [0.5 + 1j, 6 - 7j, 2 + 3j, 1 + 0.5j]
