@@ -1420,7 +1420,7 @@ def resolve_neg(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
 def reverse_cumsum(input: Tensor, dim: _int, *, out: Tensor | None = ...) -> Tensor:
     """Sums from each position to the end along dim. Gradients: `input`."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[_int] | _int, weight: Tensor | None = ..., eps: _float | None = ..., *, out: Tensor | None = ...) -> Tensor:
-    """Divides x by the root of the mean of its squares over its last axes, then scales by weight. eps is the type's epsilon unless given. (x is `input`.) Gradients: `x, weight`."""
+    """Divides x by the root of the mean of its squares over its last axes, then scales by weight. eps is the epsilon of the type that it computes in (float32 for 16-bit floats) unless given. (x is `input`.) Gradients: `x, weight`."""
 def rms_norm_backward(input: Tensor, x: Tensor, weight: Tensor | None, rstd: Tensor, normalized_shape: Sequence[_int] | _int, needs_x: _bool, needs_weight: _bool, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Gradient of rms_norm. What is not needed is not filled. Gradients: `dy, x, weight`."""
 @overload

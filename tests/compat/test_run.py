@@ -82,7 +82,7 @@ def test_an_excepthook_of_the_program_is_called(tmp_path):
         ("torch.cross_entropi", "torch.cross_entropi is not in flambeau"),
         ("from torch.sparse import to_sparse_semi_structured", "torch.sparse.to_sparse_semi_structured is not in flambeau: there are no kernels"),
         ("from torch.distributed.rpc import rpc_sync", "is not in flambeau: there are no calls between processes"),
-        ("torch.jit.script(torch.nn.ReLU()).save('x')", "'ReLU' object has no attribute 'save'; jit.script and jit.trace return the module itself"),
+        ("torch.nn.ReLU().save('x')", "'ReLU' object has no attribute 'save'"),
     ],
 )
 def test_what_is_not_here_says_what_to_do(tmp_path, statement, text):

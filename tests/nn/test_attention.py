@@ -271,3 +271,15 @@ def test_flex_attention_has_the_names_that_programs_annotate_with():
 
     assert typing.get_args(flex._score_mod_signature) == ([fl.Tensor] * 5, fl.Tensor)
     assert typing.get_args(flex._mask_mod_signature) == ([fl.Tensor] * 4, fl.Tensor)
+
+
+@pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16], ids=str)
+def test_a_learned_mask_is_added_in_float32(dtype):
+    fl.manual_seed(0)
+    q, k, v = (fl.randn(2, 4, 65, 32).to(dtype) for _ in range(3))
+    mask = fl.randn(65, 65).to(dtype)
+    exact = nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), mask.double())
+    plain, learned = (nn.functional.scaled_dot_product_attention(q, k, v, m) for m in (mask, mask.clone().requires_grad_()))
+    assert learned.dtype is dtype and learned.requires_grad
+    errors = [(y.double() - exact).abs().max().item() for y in (plain, learned)]
+    assert errors[1] <= 1.5 * errors[0]

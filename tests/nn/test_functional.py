@@ -183,3 +183,10 @@ def test_products_by_groups_write_gradients_once(shapes):
             seen.add(node)
             nodes += [n for n, _ in node.next_functions]
     assert not [n.name() for n in seen if "Select" in n.name() or "Slice" in n.name()]
+
+
+@pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16, fl.float32], ids=str)
+def test_rms_norm_without_eps_takes_that_of_what_it_computes_in(dtype):
+    x = fl.full((1, 4), 1e-3)
+    got = fl.nn.RMSNorm(4, dtype=dtype)(x.to(dtype))
+    assert got.dtype is dtype and abs(got[0, 0].item() - 0.94524) < 2e-3

@@ -50,3 +50,25 @@ def test_gradients_have_the_type_of_what_they_are_of(name, how):
     x, src = (fl.ones(4, dtype=getattr(fl, name), requires_grad=True) for _ in range(2))
     y = x.scatter_reduce(0, fl.tensor([0, 0, 1, 3]), src, how)
     assert {g.dtype for g in fl.autograd.grad(y, (x, src), fl.ones_like(y))} == {x.dtype}
+
+
+@pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16], ids=str)
+def test_sums_of_many_16_bit_numbers(dtype):
+    """In 16 bits a sum of ones ends at 256 or 2048."""
+    n = 3000
+    ones, zero, at = fl.ones(n, dtype=dtype), fl.zeros(1, dtype=dtype), fl.zeros(n, dtype=fl.int64)
+    many = fl.tensor(float(n), dtype=dtype)
+    sums = (
+        zero.scatter_add(0, at, ones), zero.clone().scatter_add_(0, at, ones), zero.scatter_reduce(0, at, ones, "sum"), zero.index_add(0, at, ones),
+        zero.unsqueeze(1).index_add(0, at, ones.unsqueeze(1), alpha=1), zero.index_put((at,), ones, accumulate=True), zero.put(at, ones, accumulate=True),
+        fl.zeros(3, dtype=dtype).scatter_add(0, at + 1, ones)[1:2],
+    )  # fmt: skip
+    for y in sums:
+        assert y.dtype is dtype and y.flatten().tolist() == [many.item()]
+    assert zero.scatter_reduce(0, at, ones, "mean", include_self=False).item() == 1
+    assert fl.index_reduce(zero, 0, at, ones, "mean", include_self=False).item() == 1
+    x = fl.zeros(4, 3, dtype=dtype, requires_grad=True)
+    for use in (
+        lambda: x.gather(0, fl.zeros(n, 3, dtype=fl.int64)), lambda: x.index_select(0, at), lambda: x.repeat_interleave(n, 0), lambda: x[at], lambda: x.take(at),
+    ):  # fmt: skip
+        assert fl.autograd.grad(use().sum(), x)[0][0, 0] == many

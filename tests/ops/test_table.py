@@ -87,9 +87,6 @@ NO_SPECIAL_VALUES = {
 NO_SECOND_DERIVATIVE = {
     # Backward through the gradient of these is refused: there is no formula (test_no_second_derivative).
     "batch_norm_clamp": "what programs make of a batch norm, which differentiate nothing",
-    "i1_slope": "fourth derivative of i0",
-    "special_i1e": "third derivative of i0e",
-    "sinc_backward": "third derivative of sinc",
 }
 
 

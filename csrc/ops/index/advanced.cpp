@@ -128,6 +128,10 @@ void index_get(const Tensor& given, TensorList indices, const Tensor& y) {
 void index_put(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate, const Tensor& y) {
   start_from(x, y);
   if (values.numel() == 0) return;
+  if (accumulate && adds_wide(y, values)) {
+    const WideOutput out(y, true);
+    return index_put(out.wide, indices, widened(values), true, out.wide);
+  }
   const Slots s = slots_of(y, indices);
   const int64_t nb = static_cast<int64_t>(s.offsets.size()), na = static_cast<int64_t>(s.after.size());
   auto over = [&](auto* dst, const auto* src, auto&& put) {

@@ -245,12 +245,20 @@ void scatter_value(const Tensor& x, int64_t dim, const Tensor& index_in, Scalar 
 
 void scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, const Tensor& y) {
   start_from(x, y);
+  if (adds_wide(y, src)) {
+    const WideOutput out(y, true);
+    return scatter_combine<Combine::Sum>(out.wide, dim, index, widened(src));
+  }
   scatter_combine<Combine::Sum>(y, dim, index, src);
 }
 
 // `count`: how many elements were combined into each of y, itself included with include_self; where nobody asks, 0.
 void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, std::string_view how,
                     bool include_self, const Tensor& count, const Tensor& y) {
+  if (how != "amax" && how != "amin" && adds_wide(y, src)) {
+    const WideOutput out(y);
+    return scatter_reduce(widened(x), dim, index, widened(src), how, include_self, count, out.wide);
+  }
   start_from(x, y);
   if (!include_self) {
     auto limit = [&](bool low) {
@@ -402,6 +410,10 @@ namespace {
 
 void index_add(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& source, Scalar alpha, const Tensor& y) {
   start_from(x, y);
+  if (adds_wide(y, source)) {
+    const WideOutput out(y, true);
+    return index_add(out.wide, dim, index_in, widened(source), alpha, out.wide);
+  }
   const Tensor index = as_int64(index_in);
   visit(with_sign(y.dtype()), [&](auto zero) {  // sums of unsigned numbers have the same bits
     using T = decltype(zero);
@@ -489,6 +501,10 @@ void take(const Tensor& given, const Tensor& index, const Tensor& y) {
 
 void put(const Tensor& x, const Tensor& index, const Tensor& source, bool accumulate, const Tensor& y) {
   start_from(x, y);
+  if (accumulate && adds_wide(y, source)) {
+    const WideOutput out(y, true);
+    return put(out.wide, index, widened(source), true, out.wide);
+  }
   const int64_t* at = index.data<int64_t>();
   const int64_t n = x.numel();
   visit(y.dtype(), [&](auto zero) {

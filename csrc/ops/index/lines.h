@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/parallel.h"
+#include "ops/matmul/half.h"
 #include "dispatch/axes.h"
 #include "dispatch/each.h"
 
@@ -54,6 +55,13 @@ void by_unit(int64_t bytes, F&& f) {
 // y starts as x, unless it is x (in-place call).
 inline void start_from(const Tensor& x, const Tensor& y) {
   if (x.data() != y.data()) copy_elements(y, x);
+}
+
+// Whether 16-bit floats are added up in float32: a sum of ones would end at 256 in bfloat16. Not where y is much larger than what is added to it, all of
+// which would be converted.
+inline bool adds_wide(const Tensor& y, const Tensor& src) {
+  constexpr int64_t kSmall = 65536, kTimes = 16;
+  return is_half(y.dtype()) && y.numel() <= std::max(kSmall, kTimes * src.numel());
 }
 
 // index in int64, row-major.

@@ -530,8 +530,7 @@ void layer_norm_double_backward(const Tensor& u, const Tensor& a, const Tensor& 
 }
 
 void rms_norm(const Tensor& x, IntList shape, const Tensor& weight, std::optional<double> eps, const Tensor& rstd, const Tensor& y) {
-  const double smallest = x.dtype() == DType::Float64 ? 0x1p-52 : x.dtype() == DType::Float32 ? 0x1p-23 : x.dtype() == DType::Float16 ? 0x1p-10 : 0x1p-7;
-  rows_forward(x, weight, Tensor(), layer_rows(x, shape), eps.value_or(smallest), false, Tensor(), rstd, y);
+  rows_forward(x, weight, Tensor(), layer_rows(x, shape), eps.value_or(x.dtype() == DType::Float64 ? 0x1p-52 : 0x1p-23), false, Tensor(), rstd, y);
 }
 void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, IntList shape, bool needs_x, bool needs_w,
                        const Tensor& dx, const Tensor& dw) {

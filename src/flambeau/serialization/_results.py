@@ -19,13 +19,15 @@ def result_type(name: str) -> Any:
     return next((kind for kind in return_types.all_return_types if kind.__name__ == last), None)
 
 
-def made_result(kind: Any, parts: Any) -> Any:
-    """A result of these parts.
+def made_result(kind: Any, args: tuple[Any, ...]) -> Any:
+    """A result of its parts: of one tuple of them, as most types of results are called, or of these as they are.
 
     Raises:
         FileFormatError: it has others.
     """
+    several = hasattr(kind, "_make")
+    parts = args[0] if args and isinstance(args[0], tuple) else args if several else args[:1]
     try:
-        return kind(parts)
+        return kind._make(parts) if several else kind(parts)
     except TypeError as error:
         raise FileFormatError(f"a result of return_types.{kind.__name__} is made of {short(parts)}, which are not its parts") from error

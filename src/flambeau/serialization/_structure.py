@@ -603,7 +603,7 @@ class Decoder:
     def _named(self, node: dict[str, Any]) -> Any:
         args = tuple(self._all(node["a"])) if "a" in node else ()
         if (result := result_type(node["R"])) is not None:
-            return made_result(result, args[0] if args else ())
+            return made_result(result, args)
         kind = self._allowed.find(node["R"])
         state = self.decode(node["b"]) if "b" in node else None
         items = tuple(self._all(node.get("e", [])))

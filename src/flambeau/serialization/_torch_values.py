@@ -42,8 +42,9 @@ def named_result(name: str) -> Function | None:
     kind = result_type(name)
 
     def make(names: Context, args: tuple[Any, ...]) -> Any:
-        expect(name, args, tuple, dict, optional=1)
-        return made_result(kind, plain(args[0]))
+        if not hasattr(kind, "_make"):
+            expect(name, args, tuple, dict, optional=1)
+        return made_result(kind, tuple(plain(args)))
 
     return make if kind is not None else None
 

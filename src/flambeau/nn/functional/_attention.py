@@ -57,6 +57,9 @@ def scaled_dot_product_attention(
                     raise
             q, k, v = together
             return ops.scaled_dot_product_attention(q, k, v, attn_mask, 0.0, is_causal, scale)
+        kept = query.dtype
+        if attn_mask is not None and attn_mask.requires_grad and kept.itemsize == 2:  # as the op computes
+            query, key, value, attn_mask = query.float(), key.float(), value.float(), attn_mask.float()
         factor = query.shape[-1] ** -0.5 if scale is None else scale
         scores = ops.matmul(query * factor, key.transpose(-2, -1))
         if is_causal:
@@ -64,7 +67,7 @@ def scaled_dot_product_attention(
             scores = scores.masked_fill(~keep, float("-inf"))
         elif attn_mask is not None:
             scores = scores.masked_fill(~attn_mask, float("-inf")) if attn_mask.dtype is _C.bool else scores + attn_mask
-        return ops.matmul(ops.dropout(ops.softmax(scores, -1), dropout_p, True), value)
+        return ops.matmul(ops.dropout(ops.softmax(scores, -1), dropout_p, True), value).to(kept)
     except CONFUSED as error:
         explain(error, scaled_dot_product_attention, (query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa))
         raise

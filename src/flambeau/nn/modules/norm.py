@@ -329,7 +329,7 @@ class LayerNorm(_Affine):
 class RMSNorm(Module):
     """Divides by the root mean square over the last dimensions, then scales.
 
-    `eps=None` takes the machine epsilon of the input's dtype.
+    `eps=None` takes the machine epsilon of the dtype that is computed in, float32 for inputs of 16 bits.
 
     Shape: [*, *normalized_shape].
 
