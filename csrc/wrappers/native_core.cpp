@@ -4,6 +4,7 @@
 #include "dispatch/convert.h"
 #include "dispatch/geometry.h"
 #include "dispatch/walks.h"
+#include "storage/room.h"
 #include "wrappers/native.h"
 #include "wrappers/warn.h"
 #include "wrappers/wrap.h"
@@ -341,6 +342,7 @@ std::vector<Tensor> split(const Tensor& x, int64_t split_size, int64_t dim) {
   const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 0;
   if (x.ndim() == 0) raise<ShapeError>("split: a 0-d tensor has no axis to split");
   if (split_size < 0 || (split_size == 0 && n != 0)) raise<ArgumentError>("split: split_size = ", split_size, "; expected at least 1");
+  if (n > 0) check_room_for_views("split", n / split_size);
   Dims sizes;
   for (int64_t at = 0; at < n; at += split_size) sizes.push_back(std::min(split_size, n - at));
   if (sizes.empty()) sizes.push_back(0);

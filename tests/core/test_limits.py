@@ -326,3 +326,16 @@ def test_gradient_whose_formula_leaves_the_integers():
     y = x.polygamma(MOST)
     with pytest.raises(fl.ArgumentError, match="9223372036854775807 and 1"):
         y.sum().backward()
+
+
+@pytest.mark.parametrize("call", [lambda x: x.unbind(0), list, lambda x: x.split(1), lambda x: x.chunk(2**58), lambda x: x.mT.unbind(-1)], ids=["unbind", "iter", "split", "chunk", "columns"])
+def test_more_views_than_fit_into_memory(call):
+    with pytest.raises(MemoryError, match=r"would make \d+ tensors"):
+        call(fl.empty(2**59, 0))
+
+
+def test_ranges_of_the_array_api_are_of_numbers():
+    from flambeau import array_api
+
+    with pytest.raises(TypeError, match="arange: start is a list; expected a number"):
+        array_api.arange([1], 2)

@@ -10,6 +10,7 @@
 #include "dispatch/operand.h"
 #include "dispatch/geometry.h"
 #include "dispatch/walks.h"
+#include "storage/room.h"
 #include "tensor/raw.h"
 
 namespace fl::kernels {
@@ -347,6 +348,7 @@ Tensor as_strided_replace(const Tensor& g, const Tensor& part, IntList base_size
 
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
   std::vector<Tensor> out;
+  check_room_for_views("unbind", x.size(to_int(dim)));
   for (int64_t i = 0; i < x.size(to_int(dim)); ++i) out.push_back(select(x, dim, i));
   return out;
 }

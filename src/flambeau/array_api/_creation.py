@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Number
 from typing import Any
 
 import flambeau as fl
@@ -35,6 +36,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
 
 def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Tensor:
     """start, start + step, ... below stop; from 0 where only one number is given."""
+    for name, value in (("start", start), ("stop", stop), ("step", step)):
+        if not isinstance(value, (int, float, Number, Tensor)) and value is not None:
+            raise TypeError(f"arange: {name} is a {type(value).__name__}; expected a number")
     start, stop = (0, start) if stop is None else (start, stop)
     if (stop - start) * step <= 0:
         floats = any(isinstance(v, float) for v in (start, stop, step))
