@@ -24,6 +24,7 @@
 #include "op/contiguous_copy.h"
 #include "op/conv_transposed.h"
 #include "op/convolution.h"
+#include "op/cumprod.h"
 #include "op/cumsum.h"
 #include "op/div.h"
 #include "op/eq.h"
@@ -49,6 +50,7 @@
 #include "op/ones_like.h"
 #include "op/permute.h"
 #include "op/pow.h"
+#include "op/prod.h"
 #include "op/real.h"
 #include "op/reshape.h"
 #include "op/reverse_cumsum.h"
@@ -82,10 +84,6 @@ Tensor complex_like(const Tensor& x, const Tensor& y) {
 Tensor detached_part(const Tensor& x) {
   const NoGrad off;
   return op::contiguous_copy(op::real(x));
-}
-
-[[noreturn]] void check_stored_type(const char* op, DType dtype, const Tensor& x) {
-  raise<DTypeError>(op, ": dtype = ", dtype, " for x of ", x.dtype(), "; expected a complex dtype");
 }
 
 }  // namespace
@@ -170,6 +168,9 @@ Tensor sinc_complex(const Tensor& x) {
 
 namespace {
 
+// Where a real type is asked for, the real parts are folded.
+bool becomes_real(const std::optional<DType>& dtype) { return dtype && !is_complex(*dtype); }
+
 // f treats both parts alike: of the pairs, since these lie side by side, where the type stays.
 template <class F>
 Tensor of_pairs(const Tensor& x, std::optional<DType> dtype, F&& f) {
@@ -191,10 +192,12 @@ Dims axes_of(const Tensor& x, std::optional<IntList> dim) {
 }  // namespace
 
 Tensor sum_complex(const Tensor& x, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
+  if (becomes_real(dtype)) return op::sum(fl::to(x, dtype, {}, false), dim, keepdim, dtype);
   const Dims axes = axes_of(x, dim);
   return of_pairs(x, dtype, [&](const Tensor& part, MaybeType t) { return op::sum(part, IntList(axes), keepdim, t); });
 }
 Tensor mean_complex(const Tensor& x, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
+  if (becomes_real(dtype)) return op::mean(fl::to(x, dtype, {}, false), dim, keepdim, dtype);
   const Dims axes = axes_of(x, dim);
   return of_pairs(x, dtype, [&](const Tensor& part, MaybeType t) { return op::mean(part, IntList(axes), keepdim, t); });
 }
@@ -206,6 +209,7 @@ Tensor sum_to_complex(const Tensor& x, IntList shape) {
   });
 }
 Tensor cumsum_complex(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
+  if (becomes_real(dtype)) return op::cumsum(fl::to(x, dtype, {}, false), dim, dtype);
   return of_pairs(x, dtype, [&](const Tensor& part, MaybeType t) { return op::cumsum(part, dim, t); });
 }
 Tensor reverse_cumsum_complex(const Tensor& x, int64_t dim) {
@@ -214,7 +218,7 @@ Tensor reverse_cumsum_complex(const Tensor& x, int64_t dim) {
 
 // Products of halves, of halves of these, ...: gradients go through the products, so that zeros need no care.
 Tensor prod_complex(const Tensor& x, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
-  if (dtype && !is_complex(*dtype)) check_stored_type("prod", *dtype, x);
+  if (becomes_real(dtype)) return op::prod(fl::to(x, dtype, {}, false), dim, keepdim, dtype);
   const Tensor values = dtype ? op::cast(x, *dtype) : x;
   if (x.ndim() == 0) return op::clone(values);
   const std::vector<bool> reduced = axes_named(values, dim);
@@ -241,7 +245,7 @@ Tensor prod_complex(const Tensor& x, std::optional<IntList> dim, bool keepdim, s
 
 // By doubling: after k rounds an element is the product of the 2^k up to it.
 Tensor cumprod_complex(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
-  if (dtype && !is_complex(*dtype)) check_stored_type("cumprod", *dtype, x);
+  if (becomes_real(dtype)) return op::cumprod(fl::to(x, dtype, {}, false), dim, dtype);
   Tensor y = dtype ? op::cast(x, *dtype) : x;
   if (y.ndim() == 0) return op::clone(y);
   const int64_t n = y.size(static_cast<int>(dim));

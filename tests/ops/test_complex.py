@@ -450,3 +450,16 @@ def test_nan_to_num():
     largest = fl.finfo(fl.float32).max
     assert fl.nan_to_num(z).tolist() == [1j, complex(largest, -largest), 2 + 3j, 1]
     assert z.clone().nan_to_num_(0.5, 6.0, -7.0).tolist() == [0.5 + 1j, 6 - 7j, 2 + 3j, 1 + 0.5j]
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "cumsum", "cumprod"])
+def test_folds_to_real_types_are_of_the_real_parts(name):
+    x = fl.tensor([[1 + 2j, 3 - 1j], [0.5 + 1j, -2j]], requires_grad=True)
+    for dtype in (fl.float64, fl.float32):
+        y = getattr(fl, name)(x, 1, dtype=dtype)
+        assert y.dtype is dtype and fl.equal(y, getattr(fl, name)(x.real, 1, dtype=dtype))
+        (g,) = fl.autograd.grad(y.sum(), x)
+        assert g.dtype is x.dtype and not g.imag.any()
+    if name != "mean":
+        assert getattr(fl, name)(x.detach(), 1, dtype=fl.int64).dtype is fl.int64
