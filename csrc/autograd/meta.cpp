@@ -272,6 +272,7 @@ Ref<Node> grad_fn(const Tensor& t) {
   AutogradMeta& own = ensure_meta(t);
   Ref<Node> node;
   if (follows) node = make_ref<AsStridedBackward>(base, t);
+  else if (dynamic_cast<LostNode*>(own.grad_fn.get())) node = own.grad_fn;
   else node = make_ref<LostNode>("the memory of this view was written to, and then the tensor that it is a view of got other memory (`.data = ...`, set_), "
                                  "so that nobody knows the view's history; take the view's clone() before", Edge{own.grad_fn, own.output_nr});
   move_retain(t, own.grad_fn.get(), *node, 0);
@@ -374,7 +375,11 @@ void check_inplace(const char* op, const Tensor& x) {
     raise<AutogradError>(op, ": a tensor made in inference_mode can only be written in inference_mode; clone() it first");
   for (const TensorImpl* written : {x.impl(), impl.base.get()})
     if (const auto* meta = written ? static_cast<const AutogradMeta*>(written->meta.get()) : nullptr; meta && meta->grad_fn) meta->grad_fn->before_overwrite();
-  if (!grad_enabled()) return;
+  if (!grad_enabled()) {
+    if (impl.base && impl.view_tracks_base && !follows_base(impl))  // a write to what is a view no more leaves its history its own
+      if (AutogradMeta* meta = meta_of(x); meta && meta->grad_fn && meta->view_version == noticed_var(impl).noticed()) ++meta->view_version;
+    return;
+  }
   if (impl.base && !impl.view_tracks_base && impl.base->requires_grad)
     raise<AutogradError>(op, ": this view was made under no_grad, and its base requires grad; write to it under no_grad too, or make the view outside");
   if (requires_grad(x) && is_leaf(x))

@@ -243,8 +243,12 @@ void init_autograd(nb::module_& m) {
   m.def("check_inplace", [](const char* op, nb::handle x) { check_inplace(op, plain_tensor(x.ptr(), "check_inplace", "x")); });
   m.def("lose_history", [](nb::handle x, std::string why, nb::handle from) {
     const Tensor t = plain_tensor(x.ptr(), "lose_history", "x");
+    std::vector<Edge> more;  // now: t may be a source itself
+    for (const Tensor& source : tensors_of(from, false))
+      if (!source.same(t)) more.push_back(gradient_edge(source));
     lose_history(t, std::move(why));
-    for (const Tensor& source : tensors_of(from, false)) grad_fn(t)->edges.push_back(gradient_edge(source));
+    const Ref<Node> node = grad_fn(t);
+    for (Edge& edge : more) node->edges.push_back(std::move(edge));
   });
   m.def("become_view", [](nb::handle x, nb::handle view) { become_view(plain_tensor(x.ptr(), "become_view", "x"), plain_tensor(view.ptr(), "become_view", "view")); });
   m.def("reaches_others", [](nb::handle roots, nb::handle leaves) { return reaches_others(tensors_of(roots, false), tensors_of(leaves, false)); });

@@ -106,7 +106,14 @@ def innermost() -> Run:
     return run
 
 
-_queued: list[tuple[FrameType, Callable[[], Any]]] = []  # what to call at the end of the backward of a frame
+class _Queue(threading.local):
+    """What to call at the end of the backward of a frame, of this thread."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[FrameType, Callable[[], Any]]] = []
+
+
+_queued = _Queue()
 
 
 def queue_callback(call: Callable[[], Any]) -> None:
@@ -120,13 +127,13 @@ def queue_callback(call: Callable[[], Any]) -> None:
         frame = frame.f_back
     if frame is None:
         raise RuntimeError("queue_callback: no backward runs in this thread; call it in a hook, which a backward calls")
-    _queued.append((frame, call))
+    _queued.calls.append((frame, call))
 
 
 def _take_queued(frame: FrameType) -> Callable[[], Any] | None:
     """The next call of a frame's; calls may queue others."""
-    at = next((i for i, (of, _) in enumerate(_queued) if of is frame), None)
-    return None if at is None else _queued.pop(at)[1]
+    at = next((i for i, (of, _) in enumerate(_queued.calls) if of is frame), None)
+    return None if at is None else _queued.calls.pop(at)[1]
 
 
 def run_backward(
@@ -138,11 +145,11 @@ def run_backward(
             out = _C.run_backward(roots, grads, retain, create, inputs, accumulate, unused, leaf_hooks)
         else:
             out = _with_run(roots, grads, retain, create, inputs, accumulate, unused, leaf_hooks)
-        while _queued and (call := _take_queued(sys._getframe())):
+        while _queued.calls and (call := _take_queued(sys._getframe())) is not None:
             call()
         return out
     finally:
-        while _queued and _take_queued(sys._getframe()):
+        while _queued.calls and _take_queued(sys._getframe()) is not None:
             pass
 
 

@@ -219,3 +219,16 @@ def test_views_of_what_was_written_and_got_other_memory_are_refused(a):
     assert fl.equal(slope(w, a), slope(before, a))
     w.mul_(2)
     assert fl.equal(slope(w, a), 4 * slope(before, a))
+
+
+def test_a_view_that_is_written_after_its_base_got_other_memory_keeps_its_history(a):
+    y = a * 1.5
+    v = y[:2]
+    y.data = fl.zeros(3, dtype=fl.float64)
+    for _ in range(3):
+        with fl.no_grad():
+            v.mul_(3)
+        assert fl.autograd.grad((v * 1).sum(), a)[0].tolist() == [1.5, 1.5, 0]
+        y = a * 1.5
+        v = y[:2]
+        y.data = fl.zeros(3, dtype=fl.float64)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import signal
 import sys
 import traceback
+import weakref
 
 import pytest
 from support.tensors import leaf
@@ -619,3 +621,19 @@ def test_helpers_of_a_subclass_replace_nothing():
     x = leaf(3.0)
     for y in (Halved.apply(x), Halved.apply(x, by=2)):
         assert y.item() == 1.5 and grad(y, x)[0].item() == 0.5
+
+
+def test_functions_that_write_to_views_are_freed():
+    class Mark:
+        pass
+
+    marks = []
+    for _ in range(3):
+        y = leaf(1.0, 2.0, 3.0) * 1
+        v = Double_.apply(y[:2])
+        v.mark = Mark()
+        marks.append(weakref.ref(v.mark))
+        y.sum().backward()
+        del y, v
+    gc.collect()
+    assert not any(mark() for mark in marks)

@@ -1,5 +1,7 @@
 """`Variable._execution_engine.queue_callback`: what hooks have called at the end of their backward."""
 
+import threading
+
 import pytest
 
 import flambeau as fl
@@ -61,6 +63,35 @@ def test_forgotten_where_the_backward_fails():
         y.sum().backward()
     (fl.ones(2, requires_grad=True) * 2).sum().backward()
     assert seen == []
+
+
+def test_a_call_that_is_false():
+    class Empty(list):
+        def __call__(self):
+            seen.append(1)
+
+    seen = []
+    x = fl.ones(2, requires_grad=True) * 2
+    x.register_hook(lambda _: queue(Empty()) or queue(lambda: seen.append(2)))
+    x.sum().backward()
+    assert seen == [1, 2]
+
+
+def test_threads_have_queues_of_their_own():
+    def run(mine):
+        for _ in range(100):
+            x = fl.ones(2, requires_grad=True) * 2
+            for _ in range(3):
+                x.register_hook(lambda _: queue(lambda: mine.append(threading.get_ident())))
+            x.sum().backward()
+
+    every = [[] for _ in range(4)]
+    threads = [threading.Thread(target=run, args=(mine,)) for mine in every]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(len(mine) == 300 and len(set(mine)) == 1 for mine in every)
 
 
 def test_refused_outside_of_a_backward():

@@ -154,3 +154,12 @@ def test_set_has_no_derivative(target):
     with fl.no_grad():
         z = fl.zeros(3).set_(a * 2)
     assert not z.requires_grad
+
+
+def test_set_to_itself_has_no_derivative():
+    a = fl.ones(3, requires_grad=True)
+    y = a * 2
+    y.set_(y)
+    assert len(y.grad_fn.next_functions) == 1
+    with pytest.raises(fl.AutogradError, match="set_ has no derivative"):
+        y.sum().backward()

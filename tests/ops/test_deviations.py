@@ -36,3 +36,8 @@ def test_of_nearly_equal_numbers():
     x = fl.full((1000, 2), 0.1)
     x[3, 0] = x[3, 0].nextafter(fl.tensor(1.0))
     assert (x.std(0) > 0).tolist() == [True, False]
+
+
+def test_of_nothing():
+    for correction in (-1, 0, 1):
+        assert fl.std(fl.empty(3, 0), 1, correction=correction).isnan().all() and fl.var_mean(fl.empty(0), correction=correction)[0].isnan()

@@ -72,3 +72,9 @@ def test_sums_of_many_16_bit_numbers(dtype):
         lambda: x.gather(0, fl.zeros(n, 3, dtype=fl.int64)), lambda: x.index_select(0, at), lambda: x.repeat_interleave(n, 0), lambda: x[at], lambda: x.take(at),
     ):  # fmt: skip
         assert fl.autograd.grad(use().sum(), x)[0][0, 0] == many
+
+
+def test_means_of_large_integers_are_exact():
+    x, at = fl.zeros(2, dtype=fl.int64), fl.tensor([0, 0, 1, 1, 1])
+    src = fl.tensor([-(2**62) + 5, 2, 2**61 + 1, 2**61, 3])
+    assert x.scatter_reduce(0, at, src, "mean", include_self=False).tolist() == [(-(2**62) + 7) // 2, (2**62 + 4) // 3]

@@ -144,7 +144,6 @@ DIFFERENT = {
     "ormqr": {"errors": "an IndexError"},
     "roll": {"errors": "a 0-d tensor counts as one axis"},
     "sort": {"method,out,strided,values bfloat16 bool float16 uint8": EQUALS},
-    "special.i1e": {"gradient float64": "first derivatives only"},
     "split_with_sizes_copy": {"out bfloat16 bool complex128 complex64 float16 float32 float64 int32 int64 uint8": LISTS},
     "sum_to_size": {"alias bfloat16 complex128 complex64 float16 float32 float64 int64": VIEWS, "method,strided,values bool int32 uint8": "the type stays"},
     "svd": {"out float32 float64": SIGNS},

@@ -67,7 +67,7 @@ DIFFERENT = {
     "a result of a custom op has memory of its own": "torch.library.custom_op",
     "NumPy's functions are not replaced by ours": "torch.compiler.wrap_numpy",
     "PyTorch's tables and tools for its own tests and backends": "torch.overrides.get_testing_overrides "
-    "torch.overrides.redispatch_function torch.sparse.as_sparse_gradcheck torch.utils.ThroughputBenchmark torch.utils.generate_methods_for_privateuse1_backend:3 "
+    "torch.overrides.redispatch_function torch.utils.ThroughputBenchmark torch.utils.generate_methods_for_privateuse1_backend:3 "
     "torch.utils.rename_privateuse1_backend",
     "there is no training over processes but flambeau.pipeline": "torch.nn.parallel.DistributedDataParallel",
     "not there yet": "torch.serialization.register_package",

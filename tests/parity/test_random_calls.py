@@ -55,7 +55,7 @@ DELIBERATE = [
     Deliberate(r"adjoint: x has shape \[\]|mT: the tensor has shape \[\]", "a number has no rows"),
     Deliberate(r"r = x0\.logical_\w+_\(.*is being used in an in-place operation", "a leaf that requires grad is not written to"),
     Deliberate(r"r = x0\.(eq|ne|lt|gt|le|ge|not_equal|less|greater|less_equal|greater_equal)_\(.*requires_grad", "a comparison in place has no history"),
-    Deliberate(r"(cummax|cummin|mode|kthvalue|index_reduce|scatter_reduce|pairwise_distance|dist|renorm)\(.*\n\[6\]", "gradients of empty tensors, of p = 0 and of no limit are zeros or numbers of the leaf's type; PyTorch's are None, of another type, or NaN"),
+    Deliberate(r"(cummax|cummin|mode|kthvalue|vector_norm|index_reduce|scatter_reduce|pairwise_distance|dist|renorm)\(.*\n\[6\]", "gradients of empty tensors, of p = 0 and of no limit are zeros or numbers of the leaf's type; PyTorch's are None, of another type, or NaN"),
     Deliberate(r"(norm|sort): (no form of it takes .*NoneType|stable is a NoneType)", "a number that may be left out is not given as None"),
     Deliberate(r"xlogy.*(le: expected at least one tensor|\n\[6\])", "a known defect: the derivative beside a number is refused, and beside integers it is computed in float32"),
     Deliberate(r"softmax: x is .*; expected a float, or dtype= a float", "a softmax of integers is refused where it has one element or none, too"),

@@ -302,10 +302,14 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Ten
     for (int64_t i = 0; i < y.numel(); ++i) {
       const double k = static_cast<double>(c[i]);
       if (k > 1) {
-        const double mean = static_cast<double>(d[i]) / k;
-        if constexpr (is_integer_type<T>) d[i] = static_cast<T>(std::floor(mean));
-        else if constexpr (is_half_type<T>) d[i] = T(static_cast<float>(mean));
-        else d[i] = static_cast<T>(mean);
+        if constexpr (is_integer_type<T>) {  // exactly, and downwards
+          const auto sum = static_cast<int64_t>(d[i]), n = static_cast<int64_t>(k);
+          d[i] = static_cast<T>(sum / n - (sum % n < 0));
+        } else {
+          const double mean = static_cast<double>(d[i]) / k;
+          if constexpr (is_half_type<T>) d[i] = T(static_cast<float>(mean));
+          else d[i] = static_cast<T>(mean);
+        }
       }
     }
   });

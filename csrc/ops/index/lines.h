@@ -60,7 +60,7 @@ inline void start_from(const Tensor& x, const Tensor& y) {
 // Whether 16-bit floats are added up in float32: a sum of ones would end at 256 in bfloat16. Not where y is much larger than what is added to it, all of
 // which would be converted.
 inline bool adds_wide(const Tensor& y, const Tensor& src) {
-  constexpr int64_t kSmall = 65536, kTimes = 16;
+  constexpr int64_t kSmall = 4096, kTimes = 16;
   return is_half(y.dtype()) && y.numel() <= std::max(kSmall, kTimes * src.numel());
 }
 

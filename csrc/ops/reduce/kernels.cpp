@@ -36,7 +36,7 @@ Tensor scratch(const Tensor& y) { return empty(y.sizes(), DType::Float64); }
 // mean, extremes tell.
 void settle_equal(const Tensor& x, Dimensions dims, bool root, double n, const Tensor& mean, const Tensor& y) {
   if (n < 2 || y.numel() == 0) return;
-  const double eps = float_type(x.dtype()) == DType::Float64 ? 0x1p-52 : 0x1p-23, near = 1024 * eps;
+  const double eps = float_type(x.dtype()) == DType::Float64 ? 0x1p-52 : 0x1p-23, near = 64 * eps;
   double* const m = mean.data<double>();
   const auto small = [&](double deviation, double of) { return deviation != 0 && deviation <= (root ? near * std::abs(of) : near * near * of * of); };
   visit(y.dtype(), [&]<class T>(T) {
@@ -60,7 +60,7 @@ void mean_and_deviation(const Tensor& x, Dimensions dims, double correction, boo
   const DType type = float_type(x.dtype());
   const double n = count_of(x, y);
   reduce({.fold = Fold::Sum, .finish = Finish::Divide, .q = n}, type, x, dims, mean);
-  reduce({.fold = Fold::Deviation, .finish = root ? Finish::SqrtDivide : Finish::Divide, .q = std::max(0.0, n - correction),
+  reduce({.fold = Fold::Deviation, .finish = root ? Finish::SqrtDivide : Finish::Divide, .q = n == 0 ? 0.0 : std::max(0.0, n - correction),
           .center = &mean},
          type, x, dims, y);
   settle_equal(x, dims, root, n, mean, y);

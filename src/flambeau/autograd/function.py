@@ -248,7 +248,7 @@ class Function:
             ctx._fl_saved = _C.finish_function(
                 ctx, cls.__name__ + "Backward", args, kept, ctx._fl_dirty, fixed, ctx._fl_to_save, ctx._fl_materialize
             )
-            ctx._fl_to_save = ()
+            ctx._fl_to_save = ctx._fl_dirty = ()  # a view's history leads back here
         return ctx, tuple(outputs) if isinstance(output, (tuple, list)) else outputs[0]
 
     @classmethod

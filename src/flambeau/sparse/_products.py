@@ -44,12 +44,12 @@ def hspmm(mat1: Any, mat2: Any) -> SparseCOO:
 
 
 @wants_tensors
-def smm(input: Any, mat: Any) -> SparseCOO:
+def smm(input: Any, mat2: Any) -> SparseCOO:
     """The same by coordinates: with a place for each element of a row that has one in `input`."""
-    values, rows = _rows("smm", input, mat)
-    columns = ops.arange(mat.shape[1])
-    places = ops.stack([ops.repeat_interleave(rows, mat.shape[1]), columns.repeat(rows.shape[0])])
-    return SparseCOO.make(places, values.reshape(-1), (input.shape[0], mat.shape[1]), True)
+    values, rows = _rows("smm", input, mat2)
+    columns = ops.arange(mat2.shape[1])
+    places = ops.stack([ops.repeat_interleave(rows, mat2.shape[1]), columns.repeat(rows.shape[0])])
+    return SparseCOO.make(places, values.reshape(-1), (input.shape[0], mat2.shape[1]), True)
 
 
 @wants_tensors
