@@ -122,8 +122,9 @@ class _Watches(ObserverBase):
             raise NotImplementedError(f"{op}: qscheme = {qscheme}; expected {' or '.join(self._fl_schemes)}")
         if is_dynamic and isinstance(self, (MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver)):
             raise NotImplementedError(f"{op}: is_dynamic = True; an average of what was seen is none of the last value")
-        if reduce_range and said(qscheme).endswith("symmetric") and said(dtype) in ("uint8", "quint8") and not isinstance(self, HistogramObserver):
-            raise NotImplementedError(f"{op}: cannot reduce range for symmetric quantization of {said(dtype)}; expected reduce_range = False")
+        symmetric = said(qscheme).endswith("symmetric") and said(dtype) in ("uint8", "quint8")
+        if reduce_range and symmetric and not isinstance(self, HistogramObserver):
+            raise NotImplementedError(f"{op}: cannot reduce range for symmetric quantization of {said(dtype)}; leave out reduce_range")
         self.qscheme, self.reduce_range = qscheme, reduce_range
         self.has_customized_qrange = quant_min is not None
         self.quant_min, self.quant_max = _range(op, dtype, reduce_range, quant_min, quant_max)
