@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._errors import AssertedTypeError, RefusedTypeError
+from flambeau._memory_format import strided
 
 
 class _Token:
@@ -102,3 +103,8 @@ def _from_edge(x: Any, who: str, what: str, i: int) -> Tensor:
         return tensor_of(x, who)
     error = AssertedTypeError if what in ("outputs", "tensors") else RefusedTypeError
     raise error(f"{who}: {what}[{i}] is a {type(x).__name__}; expected a Tensor")
+
+
+def is_sparse(end: Any) -> bool:
+    """Whether gradients go through the values of an end of a backward (`sparse._tensor.SparseTensor._val`)."""
+    return type(end) is not Tensor and isinstance(end, Tensor) and end.layout is not strided

@@ -8,10 +8,9 @@ from typing import Any, overload
 
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau._memory_format import strided
 from flambeau._running import run_backward
 from flambeau._warn import warn
-from flambeau.autograd._edges import GradientEdge, tensors_of
+from flambeau.autograd._edges import GradientEdge, is_sparse, tensors_of
 
 End = Tensor | GradientEdge  # of a backward
 
@@ -58,7 +57,7 @@ def backward(
         wanted = []
     retain = create_graph if retain_graph is None else retain_graph
     roots, grads = _by_values(roots, grads)
-    run_backward(roots, grads, retain, create_graph, [x._val if _is_sparse(x) else x for x in wanted], True, True)
+    run_backward(roots, grads, retain, create_graph, [x._val if is_sparse(x) else x for x in wanted], True, True)
 
 
 @overload
@@ -140,9 +139,9 @@ def grad(
             every = grad(outputs, inputs, rows, retain_graph, create_graph, True, allow_unused, True, materialize_grads)
             return tuple(None if g is None else level.wrap(g) for g in every)  # type: ignore[misc]
     roots, grads = _by_values(roots, grads)
-    if any(map(_is_sparse, wanted)):
-        found = run_backward(roots, grads, retain, create_graph, [x._val if _is_sparse(x) else x for x in wanted], False, unused)
-        found = tuple(x._with(g) if g is not None and _is_sparse(x) else g for x, g in zip(wanted, found, strict=True))
+    if any(map(is_sparse, wanted)):
+        found = run_backward(roots, grads, retain, create_graph, [x._val if is_sparse(x) else x for x in wanted], False, unused)
+        found = tuple(x._with(g) if g is not None and is_sparse(x) else g for x, g in zip(wanted, found, strict=True))
     else:
         found = run_backward(roots, grads, retain, create_graph, wanted, False, unused)
     if materialize_grads:
@@ -150,19 +149,14 @@ def grad(
     return tuple(found)
 
 
-def _is_sparse(end: Any) -> bool:
-    """Whether gradients go through the values of an end of a backward (`sparse._tensor.SparseTensor._val`)."""
-    return type(end) is not Tensor and isinstance(end, Tensor) and end.layout is not strided
-
-
 def _by_values(roots: list[Any], grads: list[Any]) -> tuple[list[Any], list[Any]]:
     """Roots and their gradients, of sparse ones the values."""
-    if not any(map(_is_sparse, roots)):
+    if not any(map(is_sparse, roots)):
         return roots, grads
     from flambeau.sparse._functions import values_at
 
-    grads = [g if g is None or not _is_sparse(y) else values_at(y, g) for y, g in zip(roots, grads, strict=True)]
-    return [y._val if _is_sparse(y) else y for y in roots], grads
+    grads = [g if g is None or not is_sparse(y) else values_at(y, g) for y, g in zip(roots, grads, strict=True)]
+    return [y._val if is_sparse(y) else y for y in roots], grads
 
 
 def _batched(once: Callable[..., tuple[Tensor, ...]], grad_outputs: Any, retain: bool) -> tuple[Tensor, ...]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import flambeau
 from flambeau._C import Tensor
-from flambeau._memory_format import strided
 from flambeau._no_tensor import wants_tensors
+from flambeau.autograd._edges import is_sparse
 from flambeau.autograd.backward import grad
 
 
@@ -25,17 +25,13 @@ class GradcheckError(RuntimeError):
 def _outputs(function: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
     result = function(*inputs)
     every = list(result) if isinstance(result, (tuple, list)) else [result]
-    every = [y.to_dense() if _is_sparse(y) else y for y in every]
+    every = [y.to_dense() if is_sparse(y) else y for y in every]
     return [y for y in every if isinstance(y, Tensor) and (y.is_floating_point() or y.is_complex())]
-
-
-def _is_sparse(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.layout is not strided
 
 
 def _elements(x: Any) -> Tensor:
     """What an input's elements are in: itself, or its values."""
-    found: Tensor = x._val if _is_sparse(x) else x
+    found: Tensor = x._val if is_sparse(x) else x
     return found
 
 
