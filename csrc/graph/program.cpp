@@ -39,14 +39,14 @@ Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector
   };
   for (uint32_t b = 0; b < p.buffers_.size(); ++b)
     p.buffers_[b] = {!recorder.is_input(b) ? Kind::Internal : recorder.storage(b).made_in(recorder.region()) ? Kind::Constant : Kind::Fixed, kNone, recorder.storage(b).size_bytes(), 0, {}, {}};
-  p.met_ = std::make_unique<std::atomic<const Storage*>[]>(args.size());
+  p.met_ = std::make_unique<std::atomic<uint64_t>[]>(args.size());
   for (uint32_t i = 0; i < args.size(); ++i) {
     const uint32_t b = buffer_of(args[i]);
     p.args_.push_back(geometry(args[i], b));
     if (p.differentiates_ && autograd->made(args[i]))
       raise<ArgumentError>("an argument has a history through which its backward may go on");
     if (b == kNone) continue;
-    p.met_[i] = &args[i].storage();
+    p.met_[i] = args[i].storage().number();
     if (p.buffers_[b].kind == Kind::Fixed || p.buffers_[b].kind == Kind::Constant) p.buffers_[b].kind = Kind::Argument, p.buffers_[b].index = i;
   }
   std::vector<uint32_t> held(p.buffers_.size());  // references that `outs` hold
@@ -386,7 +386,7 @@ void Program::take_arena() {
 // that was the same in all recordings has to be the same in a run; another one is recorded, and compared.
 void Program::confirm(const Program& earlier) {
   for (size_t i = 0; i < args_.size(); ++i)
-    if (met_[i] != earlier.met_[i]) met_[i] = nullptr;
+    if (met_[i] != earlier.met_[i]) met_[i] = 0;
 }
 
 bool Program::fits(const std::vector<Tensor>& args, bool known) const {
@@ -398,7 +398,7 @@ bool Program::fits(const std::vector<Tensor>& args, bool known) const {
     if (g.buffer == kNone) continue;
     const Buffer& b = buffers_[g.buffer];
     if (x.storage().size_bytes() < b.size_bytes) return false;
-    if (const Storage* met = met_[i].load(std::memory_order_relaxed); known && met && met != &x.storage()) return false;
+    if (const uint64_t met = met_[i].load(std::memory_order_relaxed); known && met && met != x.storage().number_so_far()) return false;
     if (differentiates_ && autograd->made(x)) return false;
     if (b.kind == Kind::Fixed) {
       if (&x.storage() != b.storage.get()) return false;

@@ -175,8 +175,8 @@ class Program final : public RefCounted {
   Ref<Storage> arena_;
   size_t arena_bytes_ = 0;
   bool placed_ = false;
-  // Note [The same argument each time]: the memory that an argument had in all recordings; null where it differed.
-  std::unique_ptr<std::atomic<const Storage*>[]> met_;
+  // Note [The same argument each time]: the number of the memory that an argument had in all recordings; 0 where it differed.
+  std::unique_ptr<std::atomic<uint64_t>[]> met_;
   bool differentiates_ = false;   // a backward ran in it
   bool gradients_apart_ = false;  // somebody kept one: they get memory of their own
   std::vector<uint32_t> once_;                                 // nodes that run before the others, and seldom

@@ -138,6 +138,16 @@ Storage::~Storage() {
   else if (drop_) locks::when_unlocked(owner_, drop_);  // it may want the GIL: Note [Locks]
 }
 
+uint64_t Storage::number() {
+  static std::atomic<uint64_t> given{0};
+  uint64_t mine = number_so_far();
+  if (mine == 0) {
+    const uint64_t next = given.fetch_add(1, std::memory_order_relaxed) + 1;
+    if (number_.compare_exchange_strong(mine, next, std::memory_order_relaxed)) return next;
+  }
+  return mine;
+}
+
 void Storage::lend_when_gone() const {
   if (owned()) host_allocator().lend(static_cast<CachingAllocator::Block*>(owner_));
 }

@@ -84,6 +84,9 @@ class Storage final : public RefCounted {
   // Somewhere there is a program that uses the bytes where they lie.
   void fix() { fixed_.store(true, std::memory_order_relaxed); }
   bool is_fixed() const { return fixed_.load(std::memory_order_relaxed); }
+  // A number that no other storage of this process has or will have; 0 until somebody asks for it. An address comes again.
+  uint64_t number();
+  uint64_t number_so_far() const { return number_.load(std::memory_order_relaxed); }
   // A recording holds references that count as nobody's.
   void hold_for_recording() { recorded_.fetch_add(1, std::memory_order_relaxed); }
   void drop_for_recording() { recorded_.fetch_sub(1, std::memory_order_relaxed); }
@@ -176,6 +179,7 @@ class Storage final : public RefCounted {
   uint64_t region_ = 0;
   std::atomic<bool> fixed_{false};
   std::atomic<uint32_t> recorded_{0}, readers_{0};
+  std::atomic<uint64_t> number_{0};
   // Note [Prepared bytes]
   std::atomic<Prepared*> prepared_{nullptr};
   std::atomic<bool> keeps_{false};

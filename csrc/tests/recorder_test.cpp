@@ -120,13 +120,13 @@ TEST(recorder_settles_readers_before_a_write) {
 
 TEST(recorder_programs_run_again) {
   const Tensor weight = filled(5000, 3);
-  Ref<graph::Program> program;
-  {
-    const Tensor x = filled(5000, 2);
+  const auto capture = [&](const Tensor& x) {
     const Region region;
     const Tensor y = op::relu(op::add(op::mul(x, weight), 1));
-    program = graph::Program::capture({x}, {y});
-  }
+    return graph::Program::capture({x}, {y});
+  };
+  const Tensor x = filled(5000, 2);
+  const auto program = capture(x);
   std::vector<std::pair<uint32_t, size_t>> places;
   size_t total = 0;
   for (uint32_t b = 0; b < program->buffers().size(); ++b)
@@ -135,6 +135,10 @@ TEST(recorder_programs_run_again) {
       total += (program->buffers()[b].size_bytes + 63) / 64 * 64;
     }
   program->place(places, total);
+  // Note [The same argument each time]: one recording does not tell x from a tensor that it would always read.
+  CHECK(program->run({x}));
+  CHECK(!program->run({filled(5000, 3)}));
+  program->confirm(*capture(filled(5000, 3)));
   std::atomic<int> wrong{0};
   test::on_threads(3, [&](int t) {
     for (int i = 0; i < 20; ++i) {

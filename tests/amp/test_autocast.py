@@ -499,3 +499,18 @@ def test_the_type_that_is_wanted_of_gpus_is_kept():
         assert fl.get_autocast_dtype("cuda") is fl.autocast("cuda", enabled=False).fast_dtype is fl.bfloat16
     finally:
         fl.set_autocast_dtype("cuda", fl.float16)
+
+
+@pytest.mark.parametrize(
+    "kind, packed, of_float32",
+    [("RNN", False, BF16), ("RNN", True, BF16), ("LSTM", False, BF16), ("LSTM", True, F32), ("GRU", False, F32), ("GRU", True, F32)],
+)
+def test_types_of_recurrent_layers(kind, packed, of_float32):
+    layer = getattr(nn, kind)(4, 5)
+    for dtype, expected in [(F32, of_float32), (BF16, BF16)]:
+        x = fl.ones(3, 2, 4, dtype=dtype)
+        x = nn.utils.rnn.pack_padded_sequence(x, fl.tensor([3, 2])) if packed else x
+        with fl.autocast("cpu"):
+            y, state = layer(x)
+        assert (y.data if packed else y).dtype == expected
+        assert (state[0] if kind == "LSTM" else state).dtype == expected

@@ -104,3 +104,19 @@ def test_many_arguments():
         assert total.tolist() == [70 * 69 / 2 + 3] * 2 and last is a[3]
         total, last = f([*a, a[50]])
         assert total.tolist() == [70 * 69 / 2 + 50] * 2 and last is a[50]
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_another_argument_where_a_freed_one_lay(before):
+    reached = [leaf(1.0)]
+
+    @replayed
+    def f(x):
+        return (reached[0] * x.sin()).detach()
+
+    for _ in range(4):
+        f(reached[0])
+    reached[0] = leaf(2.0)
+    others = [leaf(float(n)) for n in range(before)]
+    x = leaf(5.0)
+    assert fl.equal(f(x), f.function(x)), others

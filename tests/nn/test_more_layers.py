@@ -167,6 +167,12 @@ def test_bags_are_reduced_rows(mode):
     assert fl.autograd.gradcheck(lambda v: F.embedding_bag(index, v, offsets, mode=mode), (weight,))
 
 
+def test_the_first_of_equal_rows_has_the_gradient():
+    weight = fl.tensor([[1.0, 0.0], [1.0, 2.0], [0.0, 2.0]], requires_grad=True)
+    F.embedding_bag(fl.tensor([0, 1, 2, 2]), weight, fl.tensor([0, 3, 3]), mode="max").sum().backward()
+    assert weight.grad.tolist() == [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_what_lies_behind_the_last_bag_is_in_none(mode):
     got = F.embedding_bag(fl.tensor([0, 1, 2, 3]), 2 * fl.eye(4), fl.tensor([0, 2, 3]), mode=mode, include_last_offset=True)

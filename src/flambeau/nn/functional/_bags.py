@@ -101,7 +101,7 @@ def embedding_bag(
         bag = ops.where(index == padding_idx % weight.shape[0], bags, bag)
     out = weight.new_zeros((bags + 1, weight.shape[1]))
     if mode == "max":
-        return out.scatter_reduce(0, bag.unsqueeze(1).expand(-1, weight.shape[1]), rows, "amax", include_self=False)[:bags]
+        return _largest(out, bag.unsqueeze(1).expand(-1, weight.shape[1]), rows)[:bags]
     narrow = weight.dtype in (_C.bfloat16, _C.float16)
     if narrow:  # sums of 16 bits stop growing
         rows, out = rows.to(_C.float32), out.to(_C.float32)
@@ -123,6 +123,17 @@ def _shaped(
         rows = rows * factors.reshape(-1).unsqueeze(1)
     bags = input.shape[0] if offsets is None else offsets.shape[0] - include_last
     return rows.sum(0, keepdim=True).repeat(bags, 1)
+
+
+def _largest(out: Tensor, bag: Tensor, rows: Tensor) -> Tensor:
+    """The maxima of the bags' rows, into `out`; where several are largest, the gradient is that of the first."""
+    if not rows.requires_grad:
+        return out.scatter_reduce(0, bag, rows, "amax", include_self=False)
+    found = out.scatter_reduce(0, bag, rows.detach(), "amax", include_self=False)
+    n = rows.shape[0]
+    at = ops.where((rows == found.gather(0, bag)) | rows.isnan(), ops.arange(n, device=rows.device).unsqueeze(1), n)
+    first = ops.full(out.shape, n, dtype=_C.int64, device=rows.device).scatter_reduce(0, bag, at, "amin")
+    return ops.cat([rows, out[:1]]).gather(0, first)  # an empty bag has the zeros behind the rows
 
 
 def _product(rows: Tensor, index: Tensor, ends: Tensor, mode: str, used: Tensor | None, factors: Tensor | None) -> Tensor:

@@ -61,7 +61,7 @@ def _run(
         return ys, (h, c)
     if sizes is None and x.shape[0] and mode == "GRU":
         ys, h = ops.gru_sequence(ops.linear(x, w_ih, b_ih), state[0], w_hh, b_hh, reverse)[:2]
-        return ys, (h,)
+        return ys.to(state[0].dtype), (h.to(state[0].dtype),)  # autocast widens
     gx_all = ops.linear(x, w_ih, b_ih)
     if sizes is None:
         gx = list(gx_all.unbind(0))
