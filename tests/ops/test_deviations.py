@@ -1,10 +1,11 @@
 """Deviations of numbers that are equal, of which programs ask whether they are 0 (`scale[scale == 0] = 1`)."""
 
+import numpy as np
 import pytest
 
 import flambeau as fl
 
-SHAPES = [((1000,), None), ((1000, 5), 0), ((5, 1000), 1), ((1000, 5), None), ((10, 100, 7), (0, 1)), ((3, 1000, 64), 1), ((100, 17, 3), (0, 2)), ((2,), 0)]
+SHAPES = [((1000,), None), ((1000, 5), 0), ((5, 1000), 1), ((1000, 5), None), ((10, 100, 7), (0, 1)), ((3, 1000, 64), 1), ((100, 17, 3), (0, 2)), ((2,), 0), ((3_000_000,), None)]
 
 
 @pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.bfloat16, fl.float16], ids=str)
@@ -41,3 +42,13 @@ def test_of_nearly_equal_numbers():
 def test_of_nothing():
     for correction in (-1, 0, 1):
         assert fl.std(fl.empty(3, 0), 1, correction=correction).isnan().all() and fl.var_mean(fl.empty(0), correction=correction)[0].isnan()
+
+
+@pytest.mark.parametrize("mean", [1e3, 1e6, 1e8])
+def test_deviations_that_are_small_beside_the_mean(mean):
+    x = (np.random.default_rng(1).normal(size=(4, 1000)) * np.spacing(np.float32(mean)) * 2 + mean).astype(np.float32)
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(fl.tensor(x).std(1).numpy(), wide.std(1, ddof=1), rtol=1e-6)
+    var, middle = fl.var_mean(fl.tensor(x).T, 0)
+    np.testing.assert_allclose(var.numpy(), wide.var(1, ddof=1), rtol=1e-6)
+    np.testing.assert_allclose(middle.numpy(), wide.mean(1), rtol=1e-7)

@@ -18,17 +18,18 @@ void index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor&
 
 namespace {
 
-// Calls f(offset in index, offset in x without dim's part, offset in src, count) for the rows along the last
-// axis of `index`; `x_step` is x's stride along that axis (0 if it is dim). With `conflict_free`, elements
-// that could fall on the same place stay on one thread, in order.
-template <class F>
-void walk(const Tensor& index, const Tensor& x, const Tensor* src, int64_t dim, bool conflict_free, F&& f) {
+// What is done with one row: offsets in index, in x without dim's part, in src, and a count. Called through a pointer, so that the walk is there once
+// and not for each type.
+struct RowCall {
+  const void* context;
+  void (*call)(const void* context, int64_t i, int64_t xo, int64_t so, int64_t n);
+  void operator()(int64_t i, int64_t xo, int64_t so, int64_t n) const { call(context, i, xo, so, n); }
+};
+
+void walk_rows(const Tensor& index, const Tensor& x, const Tensor* src, int64_t dim, bool conflict_free, RowCall f) {
   const int n = index.ndim();
   if (index.numel() == 0) return;
-  if (n == 0) {
-    f(int64_t{0}, int64_t{0}, int64_t{0}, int64_t{1});
-    return;
-  }
+  if (n == 0) return f(0, 0, 0, 1);
   const int64_t row = index.size(n - 1), rows = index.numel() / row;
   auto run = [&](int64_t first_row, int64_t last_row, int64_t begin, int64_t end) {
     for (int64_t r = first_row; r < last_row; ++r) {
@@ -53,6 +54,14 @@ void walk(const Tensor& index, const Tensor& x, const Tensor* src, int64_t dim, 
   } else {
     run(0, 1, 0, row);
   }
+}
+
+// Calls f for the rows along the last axis of `index`; x's stride along that axis is 0 if it is dim. With `conflict_free`, elements
+// that could fall on the same place stay on one thread, in order.
+template <class F>
+void walk(const Tensor& index, const Tensor& x, const Tensor* src, int64_t dim, bool conflict_free, const F& f) {
+  const auto call = [](const void* context, int64_t i, int64_t xo, int64_t so, int64_t n) { (*static_cast<const F*>(context))(i, xo, so, n); };
+  walk_rows(index, x, src, dim, conflict_free, {&f, call});
 }
 
 // Calls f(place): place(at, j) is where index at[j] of a row falls in x's elements from the row's offset on. Along the
@@ -93,7 +102,7 @@ T combined(T a, T b) {
 // f(destination row, source row, count) for every index, in order per column; the count is a constant where it is 1.
 template <class F>
 void over_rows(const Lines& l, const int64_t* at, int64_t k, F&& f) {
-  auto run = [&](int64_t o_begin, int64_t o_end, int64_t c, auto m) {
+  auto run = [&](int64_t o_begin, int64_t o_end, int64_t c, auto m) __attribute__((noinline)) {
     for (int64_t o = o_begin; o < o_end; ++o)
       for (int64_t i = 0; i < k; ++i) f((o * l.n + at[i]) * l.inner + c, (o * k + i) * l.inner + c, m);
   };

@@ -30,6 +30,12 @@ enum class Fold : uint8_t {
 // Whether a fold gives one of its elements, or 0 or 1: integers need not be widened for it.
 constexpr bool keeps_type(Fold f) { return f == Fold::Max || f == Fold::Min || f == Fold::Any || f == Fold::All; }
 
+// Whether a fold has a center or a power; those are of floats.
+constexpr bool has_parameter(Fold f) { return f == Fold::Deviation || f == Fold::Exp || f == Fold::Power; }
+
+// Of which there is fold_planes. A fold of few numbers that are not 0 has another type than they.
+constexpr bool in_planes(Fold f) { return !has_parameter(f) && f != Fold::NonZero; }
+
 }  // namespace fl
 
 // acc combined with the fold of n contiguous elements, which all have the center *center. Here and below elements may also be of

@@ -62,7 +62,7 @@ void choose_type(DType type, Fn&& f) {
       default: break;
     }
   }
-  f(int64_t{});
+  if constexpr (!has_parameter(F)) f(int64_t{});
 }
 // f(std::integral_constant<Fold, op>{})
 template <class Fn>

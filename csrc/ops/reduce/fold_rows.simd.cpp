@@ -102,12 +102,14 @@ void plane(const T* x, int64_t stride, int64_t n_rows, int64_t n, T divisor, T* 
 void fold_planes(Fold op, DType type, const void* x, int64_t plane_step, int64_t planes, int64_t stride, int64_t n_rows, int64_t n, double divisor, void* out) {
   choose(op, [&](auto f) {
     constexpr Fold F = decltype(f)::value;
-    choose_type<F>(type, [&](auto t) {
-      using T = decltype(t);
-      const T* from = static_cast<const T*>(x);
-      T* to = static_cast<T*>(out);
-      for (int64_t u = 0; u < planes; ++u) plane<F, T>(from + u * plane_step, stride, n_rows, n, static_cast<T>(divisor), to + u * n);
-    });
+    if constexpr (in_planes(F)) {
+      choose_type<F>(type, [&](auto t) {
+        using T = decltype(t);
+        const T* from = static_cast<const T*>(x);
+        T* to = static_cast<T*>(out);
+        for (int64_t u = 0; u < planes; ++u) plane<F, T>(from + u * plane_step, stride, n_rows, n, static_cast<T>(divisor), to + u * n);
+      });
+    }
   });
 }
 

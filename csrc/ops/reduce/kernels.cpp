@@ -32,38 +32,56 @@ double count_of(const Tensor& x, const Tensor& y) {
 
 Tensor scratch(const Tensor& y) { return empty(y.sizes(), DType::Float64); }
 
-// Of equal numbers the mean may be off by a rounding, which is then their deviation; programs look for one of 0. Where a deviation is that small beside the
-// mean, extremes tell.
-void settle_equal(const Tensor& x, Dimensions dims, bool root, double n, const Tensor& mean, const Tensor& y) {
-  if (n < 2 || y.numel() == 0) return;
-  const double eps = float_type(x.dtype()) == DType::Float64 ? 0x1p-52 : 0x1p-23, near = 64 * eps;
-  double* const m = mean.data<double>();
-  const auto small = [&](double deviation, double of) { return deviation != 0 && deviation <= (root ? near * std::abs(of) : near * near * of * of); };
+// Whether a deviation that is not 0 (its square, without `root`) is at most `near` times the mean.
+bool any_small(const Tensor& y, bool root, double near, const Tensor& mean) {
+  const double* const m = mean.data<double>();
+  bool any = false;
   visit(y.dtype(), [&]<class T>(T) {
     if constexpr (std::is_floating_point_v<T> || is_half_type<T>) {
       using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+      const T* const d = y.data<T>();
+      for (int64_t i = 0; i < y.numel(); ++i) {
+        const double deviation = static_cast<Wide>(d[i]), of = near * std::abs(m[i]);
+        any |= deviation != 0 && deviation <= (root ? of : of * of);
+      }
+    }
+  });
+  return any;
+}
+
+// Of equal numbers the mean may be off by a rounding, which is then their deviation; programs look for one of 0: extremes tell.
+void settle_equal(const Tensor& x, Dimensions dims, DType type, const Tensor& mean, const Tensor& y) {
+  const Tensor top = scratch(y), bottom = scratch(y);
+  reduce({.fold = Fold::Max}, type, x, dims, top);
+  reduce({.fold = Fold::Min}, type, x, dims, bottom);
+  double* const m = mean.data<double>();
+  const double *high = top.data<double>(), *low = bottom.data<double>();
+  visit(y.dtype(), [&]<class T>(T) {
+    if constexpr (std::is_floating_point_v<T> || is_half_type<T>) {
       T* const d = y.data<T>();
-      bool any = false;
-      for (int64_t i = 0; i < y.numel(); ++i) any |= small(static_cast<Wide>(d[i]), m[i]);
-      if (!any) return;
-      const Tensor top = scratch(y), bottom = scratch(y);
-      reduce({.fold = Fold::Max}, float_type(x.dtype()), x, dims, top);
-      reduce({.fold = Fold::Min}, float_type(x.dtype()), x, dims, bottom);
-      const double *high = top.data<double>(), *low = bottom.data<double>();
       for (int64_t i = 0; i < y.numel(); ++i)
-        if (high[i] == low[i]) m[i] = high[i], d[i] = static_cast<T>(Wide{0});
+        if (high[i] == low[i]) m[i] = high[i], d[i] = T{};
     }
   });
 }
 
+// Deviations are from a mean of the elements' own precision, and so off by its rounding: that matters where they are small beside it.
 void mean_and_deviation(const Tensor& x, Dimensions dims, double correction, bool root, const Tensor& mean, const Tensor& y) {
-  const DType type = float_type(x.dtype());
   const double n = count_of(x, y);
-  reduce({.fold = Fold::Sum, .finish = Finish::Divide, .q = n}, type, x, dims, mean);
-  reduce({.fold = Fold::Deviation, .finish = root ? Finish::SqrtDivide : Finish::Divide, .q = n == 0 ? 0.0 : std::max(0.0, n - correction),
-          .center = &mean},
-         type, x, dims, y);
-  settle_equal(x, dims, root, n, mean, y);
+  const auto compute = [&](DType type) {
+    reduce({.fold = Fold::Sum, .finish = Finish::Divide, .q = n}, type, x, dims, mean);
+    reduce({.fold = Fold::Deviation, .finish = root ? Finish::SqrtDivide : Finish::Divide, .q = n == 0 ? 0.0 : std::max(0.0, n - correction),
+            .center = &mean},
+           type, x, dims, y);
+  };
+  DType type = float_type(x.dtype());
+  compute(type);
+  if (n < 2) return;
+  if (type == DType::Float32) {
+    if (!any_small(y, root, 0x1p-14, mean)) return;
+    compute(type = DType::Float64);
+  }
+  if (any_small(y, root, 0x1p-40, mean)) settle_equal(x, dims, type, mean, y);
 }
 
 }  // namespace

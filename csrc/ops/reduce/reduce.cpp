@@ -319,8 +319,7 @@ bool fold_short_axis(const Nest& nest) {
   const Reduction& how = *nest.how;
   const int64_t n = nest.last.size, rows = nest.n_folded;
   const std::optional<DType> direct = nest.direct();
-  const bool plain = how.fold != Fold::Deviation && how.fold != Fold::Exp && how.fold != Fold::Power && how.fold != Fold::NonZero;
-  if (!plain || n < 8 || rows > kShortAxis || nest.folded.size() != 1 || nest.last.out != 1 || direct != nest.out_type || (is_float(*direct) && nest.x_item == 2)) return false;
+  if (!in_planes(how.fold) || n < 8 || rows > kShortAxis || nest.folded.size() != 1 || nest.last.out != 1 || direct != nest.out_type || (is_float(*direct) && nest.x_item == 2)) return false;
   if (nest.kept.size() > 1 || (nest.kept.size() == 1 && nest.kept[0].out != n)) return false;
   double divisor = 0;
   if (how.finish == Finish::Divide && *direct == nest.compute && static_cast<double>(static_cast<float>(how.q)) == how.q) divisor = how.q;

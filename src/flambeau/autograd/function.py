@@ -28,6 +28,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._memory_format import strided
+from flambeau.autograd._edges import is_sparse
 from flambeau.autograd.modes import no_grad
 
 _layout, _dense = operator.attrgetter("layout"), frozenset((strided,))
@@ -35,10 +36,6 @@ _layout, _dense = operator.attrgetter("layout"), frozenset((strided,))
 
 def _any_sparse(tensors: list[Tensor]) -> bool:
     return not _dense.issuperset(map(_layout, tensors))
-
-
-def _is_sparse(x: Any) -> bool:
-    return isinstance(x, Tensor) and _any_sparse([x])
 
 
 class FunctionCtx:
@@ -239,12 +236,12 @@ class Function:
             kept: list[Any] = [o if isinstance(o, Tensor) else None for o in outputs]
             fixed: Sequence[Any] = ctx._fl_fixed
             if _any_sparse(tensors):  # gradients go through their values
-                ctx._fl_sparse = {i: a.detach() for i, a in enumerate(args) if _is_sparse(a)}
+                ctx._fl_sparse = {i: a.detach() for i, a in enumerate(args) if is_sparse(a)}
                 args = [a._val if i in ctx._fl_sparse else a for i, a in enumerate(args)]
             if _any_sparse([o for o in kept if o is not None]):
-                ctx._fl_sparse_outputs = {i: o.detach() for i, o in enumerate(kept) if _is_sparse(o)}
+                ctx._fl_sparse_outputs = {i: o.detach() for i, o in enumerate(kept) if is_sparse(o)}
                 kept = [o._val if i in ctx._fl_sparse_outputs else o for i, o in enumerate(kept)]
-                fixed = [o._val if _is_sparse(o) else o for o in fixed]
+                fixed = [o._val if is_sparse(o) else o for o in fixed]
             ctx._fl_saved = _C.finish_function(
                 ctx, cls.__name__ + "Backward", args, kept, ctx._fl_dirty, fixed, ctx._fl_to_save, ctx._fl_materialize
             )
@@ -265,7 +262,7 @@ class Function:
             same = isinstance(out, Tensor) and any(out is t for t in tensors)
             if same and not any(out is d for d in dirty):
                 # With a history as a view, so that writes are refused: no gradient would know of them.
-                outputs[i] = out.view_as(out) if record and not _is_sparse(out) else out.detach()
+                outputs[i] = out.view_as(out) if record and not is_sparse(out) else out.detach()
         if record:
             for d in dirty:
                 if not any(out is d for out in outputs):
