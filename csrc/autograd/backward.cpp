@@ -395,6 +395,8 @@ class Backward {
     arrive(p, call);
     const size_t n = node.edges.size();
     if (p.zero && n == 0 && node.is_leaf() && !call.in[0].defined() && (!restricted_ || p.target)) call.in[0] = static_cast<AccumulateGrad&>(node).zeros();
+    if (node.is_leaf() && p.captures.empty() && p.wanted && (!restricted_ || p.target) && call.in[0].defined())  // before those of the node
+      call.in[0] = static_cast<AccumulateGrad&>(node).hooked(std::move(call.in[0]));
     const bool any = std::any_of(call.in.begin(), call.in.end(), [](const Tensor& g) { return g.defined(); });
     call.out.resize(n);
     bool postponed = false;
@@ -541,7 +543,7 @@ class Backward {
 };
 
 Tensor AccumulateGrad::hooked(Tensor grad) {
-  if (const Tensor leaf = leaf_->lock(); leaf.defined())
+  if (const Tensor leaf = leaf_->lock(); leaf.defined() && requires_grad(leaf))
     for (const auto hooks = copy_of(leaf, &AutogradMeta::hooks); auto& [id, hook] : hooks) grad = run_hook(*hook, grad);
   return grad;
 }
@@ -599,8 +601,7 @@ void AccumulateGrad::apply(BackwardCall& call) {
   Tensor leaf = leaf_->lock();
   if (!leaf.defined()) return;       // nobody can look at its .grad any more
   if (!requires_grad(leaf)) return;  // switched off after it was recorded
-  Tensor grad = hooked(std::move(call.in[0]));
-  accumulate_grad(leaf, like_gradient("backward", std::move(grad), leaf));
+  accumulate_grad(leaf, like_gradient("backward", std::move(call.in[0]), leaf));
   for (const auto hooks = copy_of(leaf, &AutogradMeta::post_accumulate); auto& [id, hook] : hooks) (void)hook->call(leaf);
 }
 

@@ -58,7 +58,11 @@ bool reaches_others(const std::vector<Tensor>& roots, const std::vector<Tensor>&
   while (!stack.empty()) {
     Node* node = stack.back();
     stack.pop_back();
-    if (node->is_leaf()) return true;
+    if (node->is_leaf()) {
+      auto& end = static_cast<AccumulateGrad&>(*node);
+      const Tensor leaf = end.variable();
+      if (end.heir() || (leaf.defined() && requires_grad(leaf))) return true;  // else one at which nobody can ask any more
+    }
     for (size_t i = 0; i < node->edges.size(); ++i) visit(node->edges[i].fn.get());
   }
   return false;

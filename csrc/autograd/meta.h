@@ -206,7 +206,7 @@ std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<T
 bool keeps_graph();
 // Whether it, or one around it, computes gradients of inputs that were asked for alone.
 bool runs_for_inputs();
-// Whether the graph of the roots leads to a leaf other than these.
+// Whether the graph of the roots leads to a leaf other than these, at which a gradient may still be asked for.
 bool reaches_others(const std::vector<Tensor>& roots, const std::vector<Tensor>& leaves);
 
 // The gradients of `first` when first() runs, those of `second` when second() does: Note [A backward in two parts] in backward.cpp. Both

@@ -5,7 +5,7 @@
 // half written. So every mutex that outlives a call is a ForkMutex. It enters itself in a list when it is made; a
 // handler of fork() takes all of them, in the order of their ranks, and parent and child release them.
 //
-// One thread takes mutexes in the order of LockRank, and never two of one rank. Then fork() can wait for all of them,
+// One thread takes mutexes in the order of LockRank, and never waits for a second one of a rank (TryLock). Then fork() can wait for all of them,
 // whatever the others do. Builds with FLAMBEAU_CHECK_LOCKS (those for sanitizers and core_tests) insist.
 //
 // Who holds a ForkMutex must not wait for the GIL: fork() waits for the mutex, and whoever forks from Python has the
@@ -87,6 +87,7 @@ class ForkMutex {
 
  private:
   friend class ForkCondition;
+  friend class TryLock;
   friend struct ForkHandlers;
   uint32_t bit() const { return uint32_t{1} << static_cast<int>(rank_); }
 
@@ -94,6 +95,28 @@ class ForkMutex {
   const LockRank rank_;
   ForkMutex* next_ = nullptr;  // of the same rank
   ForkMutex* previous_ = nullptr;
+};
+
+// A mutex that the thread does not wait for, since it may hold one of the same rank, or a later one: two threads that want each other's go on.
+class TryLock {
+ public:
+  explicit TryLock(ForkMutex& mutex) : mutex_(mutex), held_before_(locks::held.ranks), owns_(mutex.mutex_.try_lock()) {
+    if (owns_) locks::held.ranks |= mutex.bit();
+  }
+  ~TryLock() {
+    if (!owns_) return;
+    mutex_.mutex_.unlock();
+    locks::held.ranks = held_before_;
+    if (locks::held.later) locks::do_later();
+  }
+  TryLock(const TryLock&) = delete;
+  TryLock& operator=(const TryLock&) = delete;
+  bool owns() const { return owns_; }
+
+ private:
+  ForkMutex& mutex_;
+  const uint32_t held_before_;
+  const bool owns_;
 };
 
 // Waiting for what a ForkMutex guards. In a child nobody waits: it starts anew.

@@ -129,11 +129,13 @@ struct OpInfo {
   int over_out, over_arg;
   // A part of ops, whose kernel takes for granted that arguments are what these ops call it with. Files may not ask for it.
   bool trusts;
+  // The bool argument that says whether it writes what `writes` names; -1: it does.
+  int writes_when;
   const OpInfo* next;
 
   OpInfo(const char* name, const char* ident, const char* signature, const char* kinds, uint64_t writes, int outs,
          void (*run)(const Frame&), void (*check)(const Frame&), void (*each)(const Frame&, EachCall, void*) = nullptr, int over_out = -1, int over_arg = -1,
-         bool trusts = false);
+         bool trusts = false, int writes_when = -1);
 };
 // All of them, in no order.
 extern const OpInfo* all_ops;

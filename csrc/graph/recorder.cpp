@@ -71,9 +71,50 @@ Recorder::~Recorder() {
   std::erase(all_recorders, this);
 }
 
+// Marks the thread as the one that runs a recording.
+class Settling {
+ public:
+  explicit Settling(Recorder& r) : recorder_(r), recording_(std::exchange(region_context, static_cast<Recording*>(&r))), outer_(std::exchange(top_, this)) {}
+  ~Settling() {
+    region_context = recording_;
+    top_ = outer_;
+  }
+  // Whether this thread is in the middle of that one.
+  static bool runs(const Recorder& r) {
+    for (const Settling* s = top_; s; s = s->outer_)
+      if (&s->recorder_ == &r) return true;
+    return false;
+  }
+
+ private:
+  static FL_HOT_THREAD_LOCAL constinit Settling* top_;
+  Recorder& recorder_;
+  void* const recording_;
+  Settling* const outer_;
+  const Pause pause_;
+};
+FL_HOT_THREAD_LOCAL constinit Settling* Settling::top_ = nullptr;
+
+// Note [Threads that write what others read]
+// Who records a write has run before what others recorded of the old bytes, and who records a read what others will write. So a recording that
+// runs meets nothing that is pending elsewhere, unless threads write the same memory without waiting for each other. Then either order
+// will do, but two that waited for each other's mutex would wait for ever: a thread that holds one takes another where it is free, and
+// goes on with the bytes as they are where it is not.
+template <class F>
+void Recorder::locked(F&& f) {
+  constexpr uint32_t kHeld = uint32_t{1} << static_cast<int>(LockRank::Recorder);  // a recorder's, or a program's
+  if (!settling_here() && !(locks::held.ranks & kHeld)) {
+    const std::lock_guard lock(mutex_);
+    return f();
+  }
+  if (Settling::runs(*this)) return;
+  if (const TryLock lock(mutex_); lock.owns()) f();
+}
+
 bool Recorder::reads(const Storage& storage) {
-  const std::lock_guard lock(mutex_);
-  return inputs_.contains(&storage);
+  bool found = false;
+  locked([&] { found = inputs_.contains(&storage); });
+  return found;
 }
 
 Stats stats() {
@@ -132,7 +173,8 @@ uint32_t Recorder::value(const Tensor& x) {
 }
 
 uint32_t Recorder::buffer(Storage& storage) {
-  if (storage.pending_in(this)) return storage.place();
+  if (storage.pending_in(this))  // the place may be another thread's by now
+    if (const uint32_t place = storage.place(); place < buffers_.size() && buffers_[place].storage == &storage) return place;
   if (const auto found = inputs_.find(&storage); found != inputs_.end()) {
     const Buffer& known = buffers_[found->second];
     if (!known.copy || (may_copy() && same_bytes(*known.copy, storage))) return found->second;
@@ -202,7 +244,7 @@ void Recorder::add(Generator* v) {
 // Nothing recorded uses it any more.
 void Recorder::let_go(Buffer& buffer) {
   if (!buffer.storage) return;
-  if (buffer.written) buffer.storage->end_pending();
+  if (buffer.written) buffer.storage->end_pending(this);
   if (buffer.input) buffer.storage->readers().fetch_sub(1, std::memory_order_acq_rel);
   for (uint32_t v = buffer.value; v != kNone; v = tape_.next[v]) {
     buffer.storage->drop_for_recording();
@@ -220,17 +262,6 @@ void Recorder::clear() {
   inputs_.clear();
   unchecked_ = checks_later_;
 }
-
-// Marks the thread as the one that runs a recording.
-class Settling {
- public:
-  explicit Settling(Recorder& r) : recording_(std::exchange(region_context, static_cast<Recording*>(&r))) {}
-  ~Settling() { region_context = recording_; }
-
- private:
-  void* recording_;
-  const Pause pause_;
-};
 
 void Recorder::interrupted(const char* what) {
   if (!interruption_.happened) interruption_ = {true, what, current_source ? current_source() : 0};
@@ -312,7 +343,10 @@ void Recorder::compute_again() {
 
 void Recorder::settle() {
   const Ref<Recorder> alive = Ref<Recorder>::share(this);
-  const std::lock_guard lock(mutex_);
+  locked([&] { run(); });
+}
+
+void Recorder::run() {
   drop_part();
   if (tape_.nodes.empty()) return;
   interrupted(recorder_here == this ? "a value was read" : "another thread read a value");
@@ -429,9 +463,9 @@ const Autograd* autograd = nullptr;
 const OpInfo* all_ops = nullptr;
 
 OpInfo::OpInfo(const char* n, const char* id, const char* s, const char* k, uint64_t w, int o, void (*r)(const Frame&),
-               void (*ch)(const Frame&), void (*e)(const Frame&, EachCall, void*), int over_o, int over_a, bool t)
+               void (*ch)(const Frame&), void (*e)(const Frame&, EachCall, void*), int over_o, int over_a, bool t, int when)
     : name(n), ident(id), signature(s), kinds(k), writes(w), outs(o), run(r), each(e), check(ch), over_out(over_o), over_arg(over_a), trusts(t),
-      next(all_ops) {
+      writes_when(when), next(all_ops) {
   all_ops = this;
 }
 

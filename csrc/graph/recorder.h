@@ -152,6 +152,9 @@ class Recorder final : public Recording {
     else tape_.boxes.emplace_back();
   }
 
+  template <class F>
+  void locked(F&& f);
+  void run();
   void drop_part();
   void compute_again();
   uint32_t value(const Tensor& x);

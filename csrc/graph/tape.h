@@ -63,6 +63,7 @@ struct Tape {
   template <class F>
   void for_overwritten(const NodeRecord& node, F&& f) const {
     if (!node.op->writes) return;
+    if (node.op->writes_when >= 0 && !boxes[node.args + static_cast<uint32_t>(node.op->writes_when)].integer) return;
     for (uint32_t i = 0; i < node.n_args; ++i) {
       const Box& box = boxes[node.args + i];
       if (!(node.op->writes >> i & 1)) continue;

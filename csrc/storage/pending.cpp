@@ -45,10 +45,11 @@ void Storage::set_pending(Ref<Recording> recording, uint32_t place) {
   attention_.fetch_or(kPending, std::memory_order_acq_rel);
 }
 
-void Storage::end_pending() {
-  attention_.fetch_and(static_cast<uint8_t>(~kPending), std::memory_order_acq_rel);
+void Storage::end_pending(const Recording* of) {
   Ref<Recording> old;
   const std::lock_guard lock(mutex);
+  if (pending_.get() != of) return;
+  attention_.fetch_and(static_cast<uint8_t>(~kPending), std::memory_order_acq_rel);
   pending_here_.store(nullptr, std::memory_order_release);
   std::swap(pending_, old);
 }

@@ -69,7 +69,7 @@ class Storage final : public RefCounted {
   }
   // Who will write the bytes, and under which number it knows this storage. Only the recording itself asks for the number.
   void set_pending(Ref<Recording> recording, uint32_t place);
-  void end_pending();
+  void end_pending(const Recording* of);  // nothing where it is another's by now
   bool pending_in(const Recording* r) const { return pending_here_.load(std::memory_order_acquire) == r; }
   uint32_t place() const { return place_; }
   bool is_pending() const { return (attention_.load(std::memory_order_acquire) & kPending) != 0; }

@@ -131,8 +131,10 @@ Tensor sgn_complex(const Tensor& x) {
 namespace {
 // The base as formulas have what is saved, conjugated: a real one, too, as one below 0 then lies on the other side of the logarithm's cut.
 Tensor conjugated_base(const Operand& a, const Tensor& like) {
-  const Tensor t = as_tensor(a);
-  return is_complex(t.dtype()) ? t : op::conj_physical(complex_like(t, like));
+  Tensor t = a.is_tensor() ? a.tensor() : empty(Dims{}, like.dtype());
+  if (!a.is_tensor()) fill_elements(t, a.number());  // a number has all digits of what it is beside
+  const bool complex = a.is_tensor() ? is_complex(t.dtype()) : a.number().is_complex();
+  return complex ? t : op::conj_physical(complex_like(t, like));
 }
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath
 import pytest
 
 import flambeau as fl
@@ -77,3 +78,28 @@ def test_deviations_of_equal_numbers_do_not_move():
     for f in (lambda x: x.std(), lambda x: fl.std_mean(x)[0]):
         assert fl.func.jvp(f, (fl.ones(3),), (fl.tensor([1.0, 2.0, 4.0]),))[1] == 0
         assert fl.func.grad(f)(fl.ones(3)).eq(0).all()
+
+
+@pytest.mark.parametrize("base", [1 + 1j, 0.3 - 2.2j, 1.7, -1.7])
+def test_gradients_of_powers_of_numbers_have_all_digits(base):
+    z = fl.tensor([0.3 + 0.4j, -1.2 - 0.7j], dtype=C128, requires_grad=True)
+    (got,) = fl.autograd.grad((base**z).real.sum(), z)
+    with mpmath.workdps(30):
+        for g, v in zip(got.tolist(), z.tolist(), strict=True):
+            want = complex(mpmath.conj(mpmath.mpc(base) ** v * mpmath.log(mpmath.mpc(base))))
+            assert abs(g - want) < 1e-14 * abs(want)
+
+
+@pytest.mark.parametrize(("dtype", "eps"), [(F64, 2.0**-52), (fl.float32, 2.0**-23)], ids=["float64", "float32"])
+def test_slopes_of_sinc_near_0(dtype, eps):
+    places = [0.0, 1e-300, 1e-40, 1e-20, 1e-8, 1e-3, 0.1, 0.2499, 0.2501, 0.5, 0.9, 1.1]
+    x = fl.tensor([*places, *(-v for v in places)], dtype=dtype, requires_grad=True)
+    (first,) = fl.autograd.grad(fl.sinc(x).sum(), x, create_graph=True)
+    (second,) = fl.autograd.grad(first.sum(), x)
+    with mpmath.workdps(60):
+        for v, a, b in zip(x.tolist(), first.tolist(), second.tolist(), strict=True):
+            u = mpmath.pi * mpmath.mpf(v)
+            near = abs(v) < 1e-9  # the next terms of the series are 1e-18 of these
+            slope = -mpmath.pi * u / 3 if near else mpmath.pi * (u * mpmath.cos(u) - mpmath.sin(u)) / u**2
+            bend = -(mpmath.pi**2) / 3 if near else mpmath.pi**2 * ((2 - u**2) * mpmath.sin(u) - 2 * u * mpmath.cos(u)) / u**3
+            assert abs(a - slope) <= 16 * eps * abs(slope) + 1e-44 and abs(b - bend) <= 64 * eps * abs(bend) + 8 * eps

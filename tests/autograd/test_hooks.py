@@ -454,3 +454,26 @@ def test_a_module_that_keeps_the_handle_of_its_hook_is_copied():
         each(fl.ones(1, 2)).sum().backward()
     assert layer.weight.grad.tolist() == [[0.0, 0.0]]
     assert twin.weight.grad.tolist() == [[1.0, 1.0]]
+
+
+def test_hooks_of_a_leaf_come_before_those_of_its_node():
+    log = []
+
+    def of_tensor(g):
+        log.append("tensor")
+        return g - 2
+
+    def before(grads):
+        log.append("before")
+        return (grads[0] / 4,)
+
+    x = fl.ones(3, requires_grad=True)
+    node = x.view_as(x).grad_fn.next_functions[0][0]
+    node.register_prehook(before)
+    x.register_hook(of_tensor)
+    node.register_hook(lambda inputs, outputs: log.append(("after", outputs[0].tolist())))
+    x.register_post_accumulate_grad_hook(lambda x: log.append("accumulated"))
+    x.sum().backward()
+    assert log == ["tensor", "before", "accumulated", ("after", [-0.25] * 3)] and x.grad.tolist() == [-0.25] * 3
+    log.clear()
+    assert fl.autograd.grad(x.sum(), x)[0].tolist() == [-1.0] * 3 and log == ["tensor"]

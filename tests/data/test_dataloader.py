@@ -50,8 +50,11 @@ def ours():
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left():
-    yield
+    late: list[threading.Thread] = []  # what a test has left inside of its dataset
+    yield late
     gc.collect()
+    for thread in late:
+        thread.join(5)
     assert ours() == []
 
 
@@ -211,7 +214,7 @@ def test_nothing_is_fetched_far_ahead():
     del it
 
 
-def test_timeout_names_the_worker_and_its_stack():
+def test_timeout_names_the_worker_and_its_stack(no_thread_is_left):
     release = threading.Event()
 
     class Stuck(Squares):
@@ -225,6 +228,27 @@ def test_timeout_names_the_worker_and_its_stack():
     with pytest.raises(RuntimeError, match="batch 0 did not come within timeout") as caught:
         next(it)
     assert "release.wait(20)" in str(caught.value)
+    no_thread_is_left += ours()
+
+
+def test_who_gives_up_on_a_batch_does_not_wait_for_its_worker(no_thread_is_left):
+    left = threading.Event()
+
+    class Slow(Squares):
+        def __getitem__(self, i):
+            left.wait(3)
+            left.set()
+            return i
+
+    def first():
+        for _ in DataLoader(Slow(), num_workers=1, timeout=0.05):
+            pass
+
+    with pytest.raises(RuntimeError, match="batch 0 did not come within timeout"):
+        first()
+    assert not left.is_set()
+    left.set()
+    no_thread_is_left += ours()
 
 
 def test_worker_info():

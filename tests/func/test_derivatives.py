@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cmath
+
 import pytest
 from support.compare import assert_near
 from support.leaks import assert_nothing_stays
@@ -468,3 +470,103 @@ def test_writing_to_views_in_nested_derivatives(name):
     assert_near(jacrev(jacfwd(f))(x) @ v, product)
     both = fl.stack([x, x / 2])
     assert_near(vmap(lambda x: jvp(f, (x,), (v,))[1])(both), fl.stack([jvp(f, (a,), (v,))[1] for a in both]))
+
+
+# ---------------------------------------------------------------- what is left of graphs
+
+
+def nested(f):
+    v = fl.arange(3.0)
+    g = fl.func
+    yield g.jacrev(g.jacrev(f), argnums=1)(v, v)
+    yield g.jacfwd(g.jacfwd(f), argnums=1)(v, v)
+    yield g.jacrev(g.jacfwd(f), argnums=1)(v, v)
+    yield g.jacfwd(g.jacrev(f), argnums=1)(v, v)
+    yield g.jacfwd(g.grad(f), argnums=1)(v, v)
+    yield g.vmap(lambda x: g.jacrev(g.grad(f), argnums=1)(x, v))(fl.eye(3))
+    yield g.jvp(lambda x: g.jvp(lambda y: f(x, y), (v,), (v,))[1], (v,), (v,))[0]
+    yield g.jvp(lambda x: g.grad(lambda y: f(x, y))(v), (v,), (v,))[1]
+
+
+def test_derivatives_of_derivatives_by_other_arguments_have_no_history():
+    for f in (lambda x, y: (x.sin() * y).sum(), lambda x, y: (x * y.exp()).sum(), lambda x, y: fl.matmul(x * y, y).sum()):
+        for n, found in enumerate(nested(f)):
+            assert not found.requires_grad, n
+            found.numpy()
+
+
+def test_derivatives_of_derivatives_keep_the_history_of_others():
+    w = fl.ones(3, requires_grad=True)
+    v = fl.arange(3.0)
+    found = fl.func.jacrev(fl.func.jacrev(lambda x, y: (x.sin() * y * w).sum()), argnums=1)(v, v)
+    found.sum().backward()
+    assert_near(w.grad, v.cos())
+    x = v.clone().requires_grad_()
+    fl.func.grad(lambda y: (y.sin() * x).sum())(x).sum().backward()  # x is an argument, and reached by another way
+    assert_near(x.grad, v.cos() - v.sin() * v)
+
+
+def test_directions_of_what_is_written_twice():
+    indices = (fl.tensor([0, 0]),)
+    x, t = fl.tensor([1.0, 2.0]), fl.tensor([10.0, 20.0])
+    put = lambda v: fl.zeros(2).index_put(indices, v)  # noqa: E731
+    assert [r.tolist() for r in fl.func.jvp(put, (x,), (t,))] == [[2.0, 0.0], [20.0, 0.0]]
+    added = lambda v: v.index_put(indices, 3 * v, accumulate=True)  # noqa: E731
+    assert [r.tolist() for r in fl.func.jvp(added, (x,), (t,))] == [[10.0, 2.0], [100.0, 20.0]]
+
+
+def test_views_of_what_directions_are_laid_out_otherwise():
+    x = fl.randn(3, 4, dtype=fl.float64)
+    normed = lambda x: (fl.nn.functional.batch_norm(x, None, None, None, None, True).view(-1) ** 3).sum()  # noqa: E731
+    turned = lambda x: ((x.t() * 2).t().clone().view(-1) ** 3).sum()  # noqa: E731
+    for f in (normed, turned):
+        expected = fl.func.jacrev(fl.func.jacrev(f))(x)
+        assert fl.allclose(fl.func.hessian(f)(x), expected) and fl.allclose(fl.func.jacfwd(fl.func.jacfwd(f))(x), expected)
+
+
+def test_transforms_inside_of_inference_mode():
+    x = fl.tensor([1.0, 2.0, 3.0])
+    made = {
+        "grad": lambda x: func.grad(lambda v: (v * v).sum())(x),
+        "jacrev": lambda x: func.jacrev(lambda v: (v * v).sum())(x),
+        "jacfwd": lambda x: func.jacfwd(lambda v: (v * v).sum())(x),
+        "vjp": lambda x: func.vjp(lambda v: v * v, x)[1](fl.ones(3))[0],
+        "jvp": lambda x: func.jvp(lambda v: v * v, (x,), (fl.ones(3),))[1],
+        "hessian": lambda x: func.hessian(lambda v: (v**3).sum() / 3)(x).sum(0),
+        "linearize": lambda x: func.linearize(lambda v: v * v, x)[1](fl.ones(3)),
+    }
+    for name, f in made.items():
+        with fl.inference_mode():
+            assert fl.equal(f(x), 2 * x), name
+            assert fl.equal(f(x.clone()), 2 * x), name  # of a tensor that was made in it
+        assert fl.equal(f(x), 2 * x)
+
+    def stopped(v):
+        with fl.inference_mode():
+            part = v * v
+        return (v - part).sum()
+
+    with fl.inference_mode():
+        assert func.grad(stopped)(x).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_directions_of_real_numbers_among_imaginary_ones():
+    x, t = fl.tensor([2.0, -1.0], dtype=fl.float64), fl.tensor([3.0, 0.5], dtype=fl.float64)
+    for f, slope in [
+        (lambda x: x * 0.5j, lambda x: 0.5j + 0 * x),
+        (lambda x: x + 1j, lambda x: 1 + 0j * x),
+        (lambda x: 2j / x, lambda x: -2j / x**2),
+        (lambda x: (x * 1j).exp(), lambda x: 1j * (x * 1j).exp()),
+        (lambda x: (1 + 1j) ** x, lambda x: (1 + 1j) ** x * cmath.log(1 + 1j)),
+    ]:
+        y, dy = jvp(f, (x,), (t,))
+        assert_near(y, f(x))
+        assert_near(dy, slope(x) * t)
+
+
+def test_jacobians_are_of_real_numbers():
+    for jacobian in (jacrev, jacfwd):
+        with pytest.raises(RuntimeError, match="input 0 is flambeau.complex64; expected a real tensor"):
+            jacobian(lambda z: z.abs())(fl.ones(2, dtype=fl.complex64))
+        with pytest.raises(RuntimeError, match="output 0 is flambeau.complex64; expected a real tensor"):
+            jacobian(lambda x: x * 1j)(fl.ones(2))

@@ -491,3 +491,64 @@ def test_containers_that_add_the_axis_themselves():
         vmap(lambda pair: pair.a, in_dims=1)(Pair(a, b, [2]))
     with pytest.raises(NotImplementedError, match="chunk_size = 1 with a container"):
         vmap(lambda pair: pair.a, chunk_size=1)(Pair(a, b, [2]))
+
+
+# ---------------------------------------------------------------- types of samples without axes
+
+
+KINDS = [fl.bool, fl.int32, fl.int64, fl.bfloat16, fl.float32, fl.float64, fl.complex64]
+
+
+def chosen(a, b):
+    return fl.where(a == b, a, b)
+
+
+def written(a, b):
+    return a.clone().mul_(b)
+
+
+@pytest.mark.parametrize("op", [fl.mul, fl.add, fl.maximum, chosen, written], ids=lambda op: op.__name__)
+@pytest.mark.parametrize("second", KINDS, ids=str)
+@pytest.mark.parametrize("first", KINDS, ids=str)
+def test_numbers_of_samples_beside_shared_ones(op, first, second):
+    a, b = fl.tensor([1, 2, 3]).to(first), fl.tensor([4, 5, 6]).to(second)
+    for shape in ((), (2,)):
+        for dims, pick in (((0, None), lambda i: (a[i], b[0].expand(shape))), ((None, 0), lambda i: (a[0], b[i].expand(shape)))):
+            try:
+                expected = fl.stack([op(*pick(i)) for i in range(3)])
+            except (RuntimeError, TypeError):
+                continue
+            if op is written and dims == (None, 0):
+                continue  # one tensor would get a value per sample
+            given = (a, b[0].expand(shape)) if dims[0] == 0 else (a[0], b.reshape(3, *(1,) * len(shape)).expand(3, *shape))
+            got = fl.func.vmap(op, in_dims=dims)(*given)
+            assert got.dtype == expected.dtype and fl.equal(got, expected)
+
+
+def test_wide_numbers_beside_samples():
+    got = fl.func.vmap(lambda a: a * fl.tensor(2**40))(fl.ones(3, dtype=fl.int32))
+    assert got.dtype == fl.int64 and got.tolist() == [2**40] * 3
+
+
+def test_chunks_share_draws():
+    for draw in (lambda x: x + fl.rand(1), lambda x: x + fl.nn.functional.dropout(fl.ones(4)), lambda x: x + fl.randperm(5)):
+        got = fl.func.vmap(draw, randomness="same", chunk_size=2)(fl.zeros(5, 1))
+        assert (got == got[0]).all()
+    fl.manual_seed(3)
+    whole = fl.func.vmap(lambda x: x + fl.rand(2), randomness="same")(fl.zeros(4, 1))
+    after = fl.rand(1)
+    fl.manual_seed(3)
+    assert fl.equal(fl.func.vmap(lambda x: x + fl.rand(2), randomness="same", chunk_size=3)(fl.zeros(4, 1)), whole) and fl.equal(fl.rand(1), after)
+
+
+def test_a_number_of_each_sample_fills_its_tensor():
+    x = fl.arange(6.0).view(2, 3)
+    assert vmap(lambda v: fl.zeros_like(v).fill_(v.sum()))(x).tolist() == [[3.0] * 3, [12.0] * 3]
+    assert vmap(lambda v: v.new_empty((2, 2)).fill_(v[0]))(x).tolist() == [[[0.0] * 2] * 2, [[3.0] * 2] * 2]
+
+
+def test_results_that_are_no_tensors():
+    y, name = vmap(lambda v: (2 * v, "twice"), out_dims=(0, None))(fl.ones(3))
+    assert name == "twice" and y.tolist() == [2.0] * 3
+    with pytest.raises(TypeError, match="the function returned a str; expected tensors"):
+        vmap(lambda v: (v, "twice"))(fl.ones(3))

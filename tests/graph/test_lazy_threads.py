@@ -125,6 +125,44 @@ def test_threads_that_write_and_read_one_tensor():
     assert not torn and w.tolist() == [200] * 1000
 
 
+HOGWILD = """
+    import sys, threading
+    import flambeau as fl
+    from flambeau import nn
+
+    how = {"lazy": lambda f: fl.compile(f, mode="lazy"), "replay": lambda f: fl.compile(f, mode="replay"), "compile": fl.compile}[sys.argv[1]]
+    w, v = nn.Parameter(fl.rand(64, 300) * 0.01), nn.Parameter(fl.rand(64))
+
+    def work():
+        opt, x = fl.optim.SGD([w, v], lr=1e-4), fl.rand(40, 300)
+
+        def step():
+            (nn.functional.linear(x, w) * v).relu().sum().backward()
+            opt.step()
+
+        step = how(step)
+        for _ in range(300):
+            try:
+                step()
+            except fl.AutogradError:  # another thread has written what the backward needs, as in eager mode
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    print(w.isfinite().all().item())
+"""
+
+
+@pytest.mark.parametrize("mode", ["lazy", "replay", "compile"])
+def test_threads_that_train_the_same_parameters_at_once(mode):
+    """Nobody waits for what waits for him."""
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(HOGWILD), mode]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout == "True\n"
+
+
 def test_a_thread_that_ends_inside_of_a_region():
     def begin():
         fl.lazy().__enter__()

@@ -437,3 +437,26 @@ def test_bags_are_replayed_and_look_at_their_indices():
     assert replayed(f)
     with pytest.raises(IndexError):
         f(fl.tensor([1, 2, 10]), fl.tensor([0, 2]))
+
+
+def test_norms_write_their_statistics_in_training_alone():
+    norm = nn.BatchNorm1d(4)
+
+    @fl.compile(mode="replay")
+    def f(x):
+        return norm(x).detach()
+
+    for _ in range(6):
+        f(fl.rand(8, 4))
+    norm.eval()
+    versions = norm.running_mean._version, norm.running_var._version
+    w = fl.ones(4, requires_grad=True)
+    y = (w * norm.running_mean).sum()
+    for _ in range(9):
+        f(fl.rand(8, 4))
+    assert (norm.running_mean._version, norm.running_var._version) == versions
+    y.backward()
+    norm.train()
+    for _ in range(4):
+        f(fl.rand(8, 4))
+    assert norm.running_mean._version == versions[0] + 4

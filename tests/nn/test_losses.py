@@ -156,6 +156,16 @@ def test_losses_promote_their_operands(loss):
     assert loss(x, y.double()).dtype == fl.float64
 
 
+def test_weighted_means():
+    x, zero, weight = fl.tensor([1.0, 3.0]), fl.zeros(2), fl.tensor([1.0, 2.0])
+    assert F.mse_loss(x, zero, weight=weight).item() == pytest.approx(19 / 3)  # over the sum of the weights
+    assert F.l1_loss(x, zero, weight=weight).item() == pytest.approx(7 / 3)
+    assert F.huber_loss(x, zero, weight=weight).item() == pytest.approx((0.5 + 5) / 2)  # over their number
+    assert F.huber_loss(x, zero, weight=weight, reduction="sum").item() == 5.5
+    with pytest.raises(ValueError, match="weight has shape"):
+        F.huber_loss(x, zero, weight=weight[None])
+
+
 def test_l1_loss_of_integers():
     assert F.l1_loss(fl.tensor([1, 5]), fl.tensor([2, 1]), reduction="sum").item() == 5
 

@@ -525,3 +525,13 @@ def test_bags_of_16_bits_are_summed_in_float32(dtype):
         exact = F.embedding_bag(index, weight.double(), mode=mode, per_sample_weights=None if given is None else given.double())
         assert y.dtype == dtype
         assert ((y.double() - exact).abs() <= exact.abs() * fl.finfo(dtype).eps).all()
+
+
+def test_nearest_pixels_of_sizes_that_are_the_same_or_twice_it():
+    x = fl.arange(3.0).view(1, 1, 1, 3)
+    sizes = {1.0: [0, 1, 2], 1.2: [0, 1, 2], 2.3: [0, 0, 1, 1, 2, 2], 1.7: [0, 0, 1, 1, 2]}
+    for factor, expected in sizes.items():
+        assert F.interpolate(x, scale_factor=(1.0, factor)).flatten().tolist() == expected
+        assert nn.Upsample(scale_factor=(1.0, factor))(x).flatten().tolist() == expected
+    assert F.interpolate(x[0], scale_factor=1.2).flatten().tolist() == [0, 0, 1]  # a line goes by the factor
+    assert F.interpolate(x.transpose(2, 3), size=(1, 1), mode="bilinear", antialias=True, align_corners=True).item() == 0

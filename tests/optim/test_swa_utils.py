@@ -42,6 +42,18 @@ def test_averages(name, use_buffers):
     assert again.eval()(x).tolist() == average.eval()(x).tolist()
 
 
+@pytest.mark.parametrize("name", list(HOW))
+def test_averages_of_complex_numbers(name):
+    options, wants = HOW[name]
+    layer = nn.Linear(1, 1, bias=False).to(fl.complex128)
+    average = swa_utils.AveragedModel(layer, **options)
+    for value, want in zip((1.0, 3.0, 5.0), wants):
+        with fl.no_grad():
+            layer.weight.fill_(value * (1 + 2j))
+        average.update_parameters(layer)
+        assert average.module.weight.item() == want * (1 + 2j)
+
+
 def test_update_bn_counts_every_batch_alike():
     net = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1)).eval()
     data = fl.randn(3, 8, 2)

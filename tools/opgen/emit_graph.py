@@ -42,6 +42,14 @@ def _writes(op: Op, inplace: bool) -> int:
     return sum(1 << i for i, a in enumerate(op.sig.args) if a.name in written)
 
 
+def _position_of_bool(op: Op, name: str) -> int:
+    """Where the argument is that says whether `mutates` holds; recordings know nothing but numbers."""
+    found = [i for i, a in enumerate(op.sig.args) if a.name == name and a.type.spelling == "bool"]
+    if not found:
+        raise ValueError(f"{op.name}: mutates_when: {name}; expected the name of a bool argument")
+    return found[0]
+
+
 def record(op: Op, inplace: str | None = None) -> str:
     """The statement that appends a call; `inplace` is what is written over, of the form that does so."""
     args = [a.name for a in op.sig.args]
@@ -94,5 +102,6 @@ def infos(op: Op, each: Sequence[str], kernel: Sequence[str]) -> list[str]:
     if over_pairs := op.get("over"):
         (y, x), = over_pairs.items()
         over = f"{outs_of(op).index(y)}, {[a.name for a in op.sig.args].index(x)}"
-    out += [*kernel, "}", info(op.name, f"run_{op.ident}", False, f", nullptr, {over}, {'true' if op.trusts else 'false'}")]
+    when = f", {_position_of_bool(op, op.get('mutates_when'))}" if op.get("mutates_when") else ""
+    out += [*kernel, "}", info(op.name, f"run_{op.ident}", False, f", nullptr, {over}, {'true' if op.trusts else 'false'}{when}")]
     return out

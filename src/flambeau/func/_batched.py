@@ -265,12 +265,19 @@ class BatchLevel(Level):
             return call(*values, **{k: v._value if v is tensors[0] else v for k, v in kwargs.items()})
         if _in_place(name):
             self.check_written(name, args[0])
+        if name == "fill_":  # a number for each sample
+            call = call_of("copy_")
         ranks = [len(shape_of(t)) for t in tensors]
         rank = max(ranks)
         if _in_place(name) and ranks[0] < rank:
             return NotImplemented  # the op's own error
         dtype = _common_dtype(name, tensors, ranks)
-        aligned = {id(t): self.aligned(t, rank, dtype if r == 0 else None) for t, r in zip(tensors, ranks, strict=True) if self.holds(t)}
+        written = tensors[0] if _in_place(name) else None
+        aligned = {
+            id(t): self.aligned(t, rank, dtype if r == 0 and t is not written else None)
+            for t, r in zip(tensors, ranks, strict=True)
+            if self.holds(t)
+        }
         return call(*(aligned.get(id(a), a) for a in args), **{k: aligned.get(id(v), v) for k, v in kwargs.items()})
 
     def aligned(self, x: Tensor, rank: int, dtype: Any = None) -> Tensor:
@@ -419,7 +426,7 @@ def _listed(dims: Any) -> tuple[int, ...]:
 
 def _common_dtype(name: str, tensors: Sequence[Tensor], ranks: Sequence[int]) -> Any:
     """The result's type, where samples without axes would count for more once they have one."""
-    if min(ranks) > 0 or max(ranks) == 0 or len({dtype_of(t) for t in tensors}) == 1:
+    if min(ranks) > 0 or len({dtype_of(t) for t in tensors}) == 1:
         return None
     kinds = [ops.empty((1,) * min(rank, 1), dtype=dtype_of(t), device="meta") for t, rank in zip(tensors, ranks, strict=True)]
     if name.rstrip("_") in ("where", "masked_fill"):

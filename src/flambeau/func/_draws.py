@@ -57,7 +57,7 @@ def _draw(level: BatchLevel, name: str, args: Sequence[Any], kwargs: Mapping[str
     if level.randomness == "same":
         if not has_batch(level, (*args, *kwargs.values())):
             return call_of(name)(*args, **kwargs)
-        return level.loop(name, args, kwargs, _Again(given.get("generator")))
+        return level.loop(name, args, kwargs, Again(given.get("generator")))
     if in_place:
         level.check_written(name, args[0])
     if "size" in given:
@@ -90,8 +90,8 @@ def _each(level: BatchLevel, name: str, args: Sequence[Any], kwargs: Mapping[str
     return args[0] if name.endswith("_") else level.wrap(result)
 
 
-class _Again:
-    """Puts a generator back to where it was, so that every sample draws the same."""
+class Again:
+    """Puts a generator back to where it was, so that the next samples draw the same."""
 
     def __init__(self, generator: Any) -> None:
         self.generator = _C.current_generator() if generator is None else generator

@@ -19,15 +19,16 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._tensor import broadcast_shapes
-from flambeau.autograd.modes import enable_grad
 from flambeau.func._compositions import COMPOSITIONS
 from flambeau.func._levels import Level, Tensors, Wrapped, dtype_of, held_by, replaced, shape_of
-from flambeau.func._pullback import batches_of, finished, plain_parts, pullback, stand_in
+from flambeau.func._pullback import batches_of, end, finished, plain_parts, pullback, recording, stand_in
 from flambeau.func._table import Overload, bound, call_of, overloads, written_first
 from flambeau.func._tree import flatten, tree_map
 
 # Methods and attributes that are no ops of the table, and linear in their tensor.
 _LINEAR = frozenset(("to", "contiguous", "__getitem__", "get:T", "get:mT", "get:H", "get:mH", "get:real", "get:imag"))
+# Compositions that are linear in several tensors; what the op of one's tangent reads of the other arguments.
+_LINEAR_IN = {"index_put": dict.fromkeys(("x", "values"), frozenset(("indices", "accumulate")))}
 _ASKED = frozenset(("requires_grad_", "set:requires_grad", "set:data", "set:grad", "detach_", "resize_"))
 
 
@@ -164,16 +165,22 @@ class DualLevel(Level):
         if (composed := COMPOSITIONS.get(name)) and (result := composed(**given)) is not NotImplemented:
             return result
         duals = [key for key, value in given.items() if self._within(value)]
-        if entry.linear and all(key in entry.linear for key in duals):
-            return self._linear(name, entry, given, duals)
+        linear = entry.linear or _LINEAR_IN.get(name, {})
+        if linear and all(key in linear for key in duals):
+            return self._linear(name, entry, linear, given, duals)
+        if entry.body == "each" and any(isinstance(value, complex) for value in given.values()):
+            given = {key: self._as_complex(value) for key, value in given.items()}  # else what is imaginary of a derivative would go
         if entry.body == "each" and not any(dtype_of(x).is_complex for x in given.values() if isinstance(x, Tensor)):
             return self._diagonal(name, given, duals)
         return self.transposed(call_of(name), given, again=not entry.draws)
 
+    def _as_complex(self, value: Any) -> Any:
+        return value.to(_C.result_type(ops.empty((1,), dtype=dtype_of(value), device="meta"), 1j)) if self.holds(value) else value
+
     def _within(self, value: Any) -> bool:
         return self.holds(value) or (type(value) in (tuple, list) and any(self.holds(v) for v in value))
 
-    def _linear(self, name: str, entry: Overload, given: dict[str, Any], duals: list[str]) -> Any:
+    def _linear(self, name: str, entry: Overload, linear: Mapping[str, frozenset[str]], given: dict[str, Any], duals: list[str]) -> Any:
         """The op of each tangent, with what its gradient does not read at zero."""
         call = call_of(name)
         plain = {key: replaced([value], self.primal)[0] for key, value in given.items()}
@@ -182,7 +189,7 @@ class DualLevel(Level):
             return self._view(x, result, lambda t: call(**{**plain, duals[0]: t}))
         tangents = []
         for key in duals:
-            read = entry.linear[key]
+            read = linear[key]
             around = {k: v if k in read else _zero(entry, k, v) for k, v in plain.items() if k != key}
             if isinstance(given[key], (tuple, list)):
                 along: Any = [ops.zeros_like(v) if (t := self.tangent(v)) is None else t for v in given[key]]
@@ -213,10 +220,8 @@ class DualLevel(Level):
     def _own(self, x: Dual) -> None:
         """Before a view of x is made: what is written to one tangent, the other has to see, and nobody else."""
         like, t = held_by(x._primal), x._tangent
-        if not x._family and type(t) is Tensor and t.stride() != like.stride() and t.shape == like.shape:
-            x._tangent = ops.copy_(ops.empty_like(like), t)  # so that what is a view of the primal is none by a copy of the tangent
-        elif not x._family and not x._owned:
-            x._tangent = ops.clone(t)
+        if not x._family:
+            x._tangent = _laid_as(t, like, not x._owned)  # so that what is a view of the primal is one of the tangent, too
         if not x._family and isinstance(x._primal, Wrapped):
             x._tangent = ops.add(x._tangent, ops.zeros_like(x._primal))  # what is written belongs to the levels of the primal, too
         x._family = True
@@ -240,7 +245,7 @@ class DualLevel(Level):
         # A batch of tangents of one primal: the derivative is computed once.
         once = bool(set(batches_of(tangents)) - set(batches_of(plain.values())))
         levels = batches_of(plain.values())
-        with enable_grad():
+        with recording():
             xs = []
             for key in duals:
                 x = plain[key] if shape_of(plain[key]) == shape else ops.expand(plain[key], shape)
@@ -264,7 +269,9 @@ class DualLevel(Level):
             assert total is not None
             if dtype_of(total) is not dtype_of(y):
                 total = ops.cast(total, dtype_of(y))
-        return self.dual(finished(y, xs, keep), total)
+        y = finished(y, xs, keep)
+        end(xs)
+        return self.dual(y, total)
 
     def transposed(self, call: Any, given: dict[str, Any], again: bool = True) -> Any:
         """Any op: J t is the gradient of J^T u by u, in the direction t. `again` says that a second call gives the same."""
@@ -278,7 +285,7 @@ class DualLevel(Level):
         values = None
         if len(levels) > len(own):
             values = call(**dict(zip(keys, build([self.primal(leaf) for leaf in leaves]), strict=True)))
-        with enable_grad():
+        with recording():
             xs, tangents = [], []
             for i, leaf in enumerate(leaves):
                 if self.holds(leaf):
@@ -301,6 +308,7 @@ class DualLevel(Level):
             rows = pullback(ys, xs, us, True)
             found = pullback(rows, us, tangents, keep, others=list(plain_parts(xs)))
         outs = [finished(y, xs, keep) for y in outs] if values is None else flatten(values)[0]
+        end([*xs, *us])
         for i, t in zip(at, found, strict=True):
             outs[i] = self.dual(outs[i], t)
         return remake(outs)
@@ -366,6 +374,20 @@ class DualLevel(Level):
             f"jvp: {name} would write a value with a tangent to a tensor of shape {list(shape_of(x))} that has none; use the form that "
             "returns a new tensor, or write to one that is made of an input (zeros_like, new_zeros)"
         )
+
+
+def _laid_as(t: Tensor, like: Tensor, copy: bool) -> Tensor:
+    """t, with axes of batches in front or without, laid out in memory as `like` is; a copy where it is not, or one is wanted."""
+    if isinstance(t, Wrapped):
+        return t._of([_laid_as(part, like, copy) for part in t._parts()])
+    batches = t.ndim - like.ndim
+    if batches < 0 or t.shape[batches:] != like.shape or t.stride()[batches:] == like.stride():
+        return ops.clone(t) if copy else t
+    strides, step = list(ops.empty_like(like).stride()), like.numel()
+    for size in reversed(t.shape[:batches]):
+        strides.insert(0, step)
+        step *= size
+    return ops.copy_(ops.empty_strided(t.shape, strides, dtype=t.dtype, device=t.device), t)
 
 
 def _shares(results: Sequence[Any], x: Tensor) -> bool:

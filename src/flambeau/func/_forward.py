@@ -11,15 +11,15 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import RefusedTypeError
 from flambeau._info import a_function
-from flambeau.autograd.modes import enable_grad
 from flambeau.func._dual import DualLevel
 from flambeau.func._levels import dtype_of, opened, shape_of
-from flambeau.func._pullback import plain_parts, pullback, running_batches, stand_in
+from flambeau.func._pullback import plain_parts, pullback, recording, running_batches, stand_in
 from flambeau.func._reverse import (
     Argnums,
     Inputs,
     called,
     check_leaf,
+    check_real,
     jacrev,
     matching,
     outputs,
@@ -80,14 +80,15 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
 def _basis(leaves: Sequence[Tensor]) -> list[Tensor]:
     """The unit vectors of all leaves together: for each leaf [numel of all, *shape]."""
     sizes = [math.prod(shape_of(x)) for x in leaves]
-    if len(leaves) == 1:
-        return [units(leaves[0])]
-    out = []
-    for i, x in enumerate(leaves):
-        before, after = sum(sizes[:i]), sum(sizes[i + 1 :])
-        empty = [ops.zeros((n, *shape_of(x)), dtype=dtype_of(x), device=x.device) for n in (before, after)]
-        out.append(ops.cat([empty[0], units(x), empty[1]]))
-    return out
+    with recording():  # derivatives of the transform save them
+        if len(leaves) == 1:
+            return [units(leaves[0])]
+        out = []
+        for i, x in enumerate(leaves):
+            before, after = sum(sizes[:i]), sum(sizes[i + 1 :])
+            empty = [ops.zeros((n, *shape_of(x)), dtype=dtype_of(x), device=x.device) for n in (before, after)]
+            out.append(ops.cat([empty[0], units(x), empty[1]]))
+        return out
 
 
 def _parted(columns: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
@@ -128,8 +129,7 @@ def jacfwd(
         positions, many = chosen("jacfwd", argnums, args)
         trees = [args[n] for n in positions]
         leaves, build = flatten(trees)
-        for i, leaf in enumerate(leaves):
-            check_leaf("jacfwd", "input", i, leaf)
+        check_real("jacfwd", "input", leaves)
 
         def of_leaves(*given: Tensor) -> Any:
             inner = list(args)
@@ -151,6 +151,7 @@ def jacfwd(
             return tuple(inner) if many else inner[0]
 
         outs, remake = flatten(jacobian)
+        check_real("jacfwd", "output", outs)
         result = remake([blocks(t) for t in outs])
         return (result, aux) if has_aux else result
 
@@ -178,8 +179,7 @@ def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         positions, many = chosen("hessian", argnums, args)
         leaves, build = flatten([args[n] for n in positions])
-        for i, leaf in enumerate(leaves):
-            check_leaf("hessian", "input", i, leaf)
+        check_real("hessian", "input", leaves)
         widths = [len(shape_of(x)) for x in leaves]
         made: list[Make] = []
 
@@ -246,7 +246,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     a_function("linearize", func)
     inputs = Inputs("linearize", primals, tuple(range(len(primals))))
     levels = running_batches()
-    with enable_grad():
+    with recording():
         out, leaves, build, _ = called("linearize", inputs, func, False, {})
         us = [stand_in(ops.zeros_like(y), levels, False) for y in leaves]
         rows = pullback(leaves, inputs.stands, us, True)
@@ -254,7 +254,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     def jvp_fn(*tangents: Any) -> Any:
         along = matching("jvp_fn", "tangents", tangents, primals)
         keep = _C.is_grad_enabled()
-        with enable_grad():
+        with recording():
             found = pullback(rows, us, along, keep, others=list(plain_parts(inputs.stands)))
         return build(found)
 

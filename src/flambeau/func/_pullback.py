@@ -12,7 +12,9 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._memory_format import strided
 from flambeau._running import run_backward
+from flambeau.autograd.modes import enable_grad, inference_mode
 from flambeau.func._levels import Level, Tensors, Wrapped, active, highest, shape_of
 
 
@@ -34,6 +36,11 @@ def batches_of(values: Iterable[Any]) -> list[Level]:
     return [found[number] for number in sorted(found)]
 
 
+def recording() -> Any:
+    """Gradients are recorded in it, whatever the mode around: that is the caller's, and what a transform asks for is its own."""
+    return inference_mode(False) if _C.is_inference_mode_enabled() else enable_grad()
+
+
 def stand_in(x: Tensor, levels: Sequence[Level], keep: bool) -> Tensor:
     """An alias of x at which gradients can be asked for, and a batch of each level; with `keep` it stays in the graph that x is in."""
     top = x._level.number if isinstance(x, Wrapped) else 0
@@ -44,7 +51,9 @@ def stand_in(x: Tensor, levels: Sequence[Level], keep: bool) -> Tensor:
     if isinstance(x, Wrapped):
         first, *rest = x._parts()
         return x._of([stand_in(first, [level for level in levels if level.number < top], keep), *rest])
-    return x.view_as(x) if keep and x.requires_grad else x.detach().requires_grad_()
+    if keep and x.requires_grad:
+        return x.view_as(x)
+    return (x.clone() if x.layout is strided and x.is_inference() else x.detach()).requires_grad_()
 
 
 def pullback(ys: Tensors, xs: Tensors, vs: Tensors, keep: bool, retain: bool = True, others: Tensors = ()) -> list[Tensor]:
@@ -85,6 +94,13 @@ def plain_parts(values: Iterable[Tensor]) -> Iterator[Tensor]:
             yield from plain_parts(x._parts())
         else:
             yield x
+
+
+def end(xs: Tensors) -> None:
+    """Ends stand-ins at which nobody will ask for a gradient any more: what depends on them alone is to have no history."""
+    for x in plain_parts(xs):
+        if x.requires_grad and x.is_leaf:
+            x.requires_grad_(False)
 
 
 def finished(x: Any, xs: Tensors, keep: bool) -> Any:

@@ -12,9 +12,8 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import RefusedElementsError, RefusedTypeError
 from flambeau._info import a_function
-from flambeau.autograd.modes import enable_grad
 from flambeau.func._levels import dtype_of, shape_of
-from flambeau.func._pullback import finished, pullback, pullbacks, running_batches, stand_in
+from flambeau.func._pullback import end, finished, pullback, pullbacks, recording, running_batches, stand_in
 from flambeau.func._tree import Make, chosen, flatten, structure, tree_map
 
 Argnums = int | tuple[int, ...]
@@ -32,7 +31,7 @@ class Inputs:
         for i, leaf in enumerate(self.given):
             check_leaf(op, "input", i, leaf)
         levels = running_batches()
-        with enable_grad():
+        with recording():
             self.stands = [stand_in(x, levels, self.keep) for x in self.given]
         self.args = list(args)
         for n, tree in zip(self.positions, self._build(self.stands), strict=True):
@@ -55,6 +54,14 @@ def check_leaf(op: str, what: str, i: int, leaf: Any) -> None:
     dtype = dtype_of(leaf)
     if not (dtype.is_floating_point or dtype.is_complex):
         raise RefusedElementsError(f"{op}: {what} {i} is {dtype}; expected a floating point or complex tensor (x.float())")
+
+
+def check_real(op: str, what: str, leaves: Sequence[Any]) -> None:
+    """Raises for complex tensors, whose Jacobian would be two: by real and by imaginary parts."""
+    for i, leaf in enumerate(leaves):
+        check_leaf(op, what, i, leaf)
+        if dtype_of(leaf).is_complex:
+            raise _C.DTypeError(f"{op}: {what} {i} is {dtype_of(leaf)}; expected a real tensor (view_as_real)")
 
 
 def with_aux(op: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
@@ -87,7 +94,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     @functools.wraps(func, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         inputs = Inputs("grad", args, argnums)
-        with enable_grad():
+        with recording():
             value, aux = with_aux("grad", func(*inputs.args, **kwargs), has_aux)
             if not isinstance(value, Tensor):
                 raise RefusedTypeError(f"grad: the function returned a {type(value).__name__}; expected a tensor of shape []")
@@ -98,6 +105,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
                 raise _C.DTypeError(f"grad: the function returned a {dtype_of(value)} number; expected a real one (abs, real, or use vjp)")
             found = pullback([value], inputs.stands, [ops.ones_like(value)], inputs.keep, retain=has_aux)
         value, aux = inputs.finished((value, aux))
+        end(inputs.stands)
         return inputs.shaped(found), ((value, aux) if has_aux else value)
 
     return differentiated
@@ -177,14 +185,14 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     if not primals:
         raise ValueError("vjp: there are no primals; expected at least one tensor to differentiate by")
     inputs = Inputs("vjp", primals, tuple(range(len(primals))))
-    with enable_grad():
+    with recording():
         out, leaves, _, aux = called("vjp", inputs, func, has_aux, {})
 
     def vjp_fn(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         given = cotangents[0] if len(cotangents) == 1 else cotangents
         vs = matching("vjp_fn", "v", given, out)
         keep = _C.is_grad_enabled() if create_graph is None else create_graph
-        with enable_grad():
+        with recording():
             return inputs.shaped(pullback(leaves, inputs.stands, vs, keep, retain_graph))
 
     value, aux = inputs.finished((out, aux))
@@ -245,10 +253,14 @@ def jacrev(
     @functools.wraps(func, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         inputs = Inputs("jacrev", args, argnums)
-        with enable_grad():
+        check_real("jacrev", "input", inputs.given)
+        with recording():
             _, leaves, build, aux = called("jacrev", inputs, func, has_aux, kwargs)
+            check_real("jacrev", "output", leaves)
             blocks = [inputs.shaped(_rows(y, inputs)) for y in leaves]
-        return (build(blocks), inputs.finished(aux)) if has_aux else build(blocks)
+        aux = inputs.finished(aux)
+        end(inputs.stands)
+        return (build(blocks), aux) if has_aux else build(blocks)
 
     return differentiated
 

@@ -131,7 +131,7 @@ def _batch_norm(
         for t, new in zip(stats, flat, strict=True):
             if t is not None and new is not None and not t._value.is_contiguous():  # of which `new` is a copy
                 ops.copy_(t._value, ops.view(new, shape_of(t._value)))
-    y = ops.transpose(ops.reshape(y, (shape[1], shape[0], *shape[2:])), 0, 1)
+    y = ops.transpose(ops.reshape(y, (shape[1], shape[0], *shape[2:])), 0, 1).contiguous()  # a sample of it may be viewed
     return level.full(_scaled(level.wrap(y), weight, bias, scale))
 
 

@@ -117,7 +117,9 @@ class _Call:
         if any(is_container(leaf) for leaf, dim in zip(leaves, dims, strict=True) if dim is not None):
             raise NotImplementedError(f"vmap: chunk_size = {chunk} with a container that adds the axis itself; leave chunk_size out")
         parts = []
+        again = _draws.Again(None) if self.randomness == "same" else lambda: None
         for start in range(0, size, chunk):
+            again()
             count = min(chunk, size - start)
             some = [leaf if dim is None else ops.narrow(leaf, dim, start, count) for leaf, dim in zip(leaves, dims, strict=True)]
             parts.append(self._results(some, dims, count))
@@ -132,14 +134,15 @@ class _Call:
         with opened(level), _draws.decided_by(level):
             out = self.func(*args)
         results, build = flatten(out)
-        for result in results:
-            if not isinstance(result, Tensor) and not is_container(result):
-                kind = type(result).__name__
-                raise RefusedTypeError(f"vmap: the function returned a {kind}; expected tensors, or tuples, lists and dicts of them")
         wanted = self.out_dims
         if children(out) is None and isinstance(wanted, tuple) and len(wanted) == 1:
             (wanted,) = wanted  # of the only result
         outs = spread("vmap", "out_dims", wanted, out)
+        for result, dim in zip(results, outs, strict=True):
+            if not isinstance(result, Tensor) and not is_container(result) and dim is not None:
+                kind = type(result).__name__
+                expected = "tensors, or tuples, lists and dicts of them, and None in out_dims for anything else"
+                raise RefusedTypeError(f"vmap: the function returned a {kind}; expected {expected}")
         return [_outside(level, result, dim, size) for result, dim in zip(results, outs, strict=True)], build, outs
 
 
@@ -172,6 +175,8 @@ def _front(x: Tensor, dim: int) -> Tensor:
 def _result(level: BatchLevel, x: Tensor, dim: Any) -> Tensor:
     """What stands for a batch inside, outside."""
     if dim is None:
+        if not isinstance(x, Tensor):
+            return x
         if level.holds(x):
             raise ValueError("vmap: out_dims has None for a result that differs between samples; expected an axis")
         return x

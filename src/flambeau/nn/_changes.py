@@ -116,7 +116,7 @@ class ChangeMixin(TreeMixin[M]):
 
     def type(self: T, dst_type: Any) -> T:
         """Casts all parameters and buffers to `dst_type`."""
-        return self._apply(lambda t: t.to(dst_type))
+        return self._apply(lambda t: t.type(dst_type))
 
     def cpu(self: T) -> T:
         """Moves parameters and buffers to the CPU."""

@@ -37,7 +37,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list[Tensor], list[T
 
     def average(emas: list[Tensor], values: list[Tensor], num_averaged: Any) -> None:
         for ema, value in zip(emas, values):
-            if ema.is_floating_point():
+            if _is_averaged(ema):
                 ema.mul_(decay).add_(value, alpha=1 - decay)
             else:
                 ema.copy_(value)
@@ -60,12 +60,16 @@ def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
     def average(means: list[Tensor], values: list[Tensor], num_averaged: Any) -> None:
         share = 1.0 / (float(num_averaged) + 1)
         for mean, value in zip(means, values):
-            if mean.is_floating_point():
+            if _is_averaged(mean):
                 mean.lerp_(value, share)
             else:
                 mean.add_(((value - mean) * share).to(mean.dtype))
 
     return average
+
+
+def _is_averaged(x: Tensor) -> bool:
+    return x.is_floating_point() or x.is_complex()
 
 
 def _check_decay(decay: float) -> None:

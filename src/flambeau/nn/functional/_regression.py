@@ -107,4 +107,4 @@ def huber_loss(
     if weight is None:
         return ops.huber_loss(input, target, reduction_kind("huber_loss", reduction), delta)
     loss = ops.huber_loss(input, target, reduction_kind("huber_loss", "none"), delta)
-    return reduced("huber_loss", loss, reduction, weight)
+    return reduced("huber_loss", reduced("huber_loss", loss, "none", weight), reduction)

@@ -119,7 +119,7 @@ def _antialiased(
     """Indices and weights [taps, n_out] of a filter that is as wide as what a result stands for."""
     import numpy as np
 
-    step = (n_in - 1) / max(n_out - 1, 1) if align_corners else n_in / n_out if scale is None else 1.0 / scale
+    step = ((n_in - 1) / (n_out - 1) if n_out > 1 else 0.0) if align_corners else n_in / n_out if scale is None else 1.0 / scale
     width = max(step, 1.0)
     reach = width * (1.0 if mode == "bilinear" else 2.0)
     center = step * (np.arange(n_out) + 0.5)
@@ -237,6 +237,8 @@ def _interpolated(
             x = _filtered(x, k + 2, sizes[k], scales[k], mode, bool(align_corners))
             x = (x + 0.5).floor().clamp(0, 255) if input.dtype == uint8 else x
         return x.to(input.dtype)
+    if mode == "nearest" and n == 2:  # as PyTorch does it with pictures alone: as many elements, or twice as many, whatever the factor
+        scales = [None if after in (before, 2 * before) else scale for before, after, scale in zip(have, sizes, scales)]
     for k in range(n):
         x = _resized(x, k + 2, sizes[k], scales[k], mode, bool(align_corners))
     return x if x.dtype is input.dtype else x.round().clamp(0, 255).to(uint8)

@@ -171,6 +171,7 @@ class _Shared:
         self.running: dict[int, tuple[int, Any]] = {}  # worker -> task
         self.threads: list[threading.Thread] = []
         self.drawn: str | None = None  # global generators that a fetch moved
+        self.patience = JOIN_SECONDS  # at the end
 
     def stop(self) -> None:
         with self.lock:
@@ -216,7 +217,7 @@ def _copy_slot(slot: types.MemberDescriptorType, source: Any, target: Any) -> No
 def stop_and_join(shared: _Shared) -> None:
     """Ends the threads; a thread inside the dataset's code ends when that returns."""
     shared.stop()
-    deadline = time.monotonic() + JOIN_SECONDS
+    deadline = time.monotonic() + shared.patience
     for thread in shared.threads:
         if thread is not threading.current_thread() and thread.is_alive():  # what has not begun yet can not be joined, and ends at once
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -329,6 +330,7 @@ class WorkerPool:
                 if shared.drawn is not None:
                     warn_once(warning(shared.drawn))
                 return result
+        shared.patience = min(self.timeout, JOIN_SECONDS)  # who waits for no batch waits for no thread
         raise too_late(seq, self.timeout, self._stacks())
 
     def _stacks(self) -> str:
