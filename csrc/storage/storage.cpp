@@ -138,11 +138,12 @@ Storage::~Storage() {
   else if (drop_) locks::when_unlocked(owner_, drop_);  // it may want the GIL: Note [Locks]
 }
 
+static std::atomic<uint64_t> numbers{0};  // that were given
+
 uint64_t Storage::number() {
-  static std::atomic<uint64_t> given{0};
   uint64_t mine = number_so_far();
   if (mine == 0) {
-    const uint64_t next = given.fetch_add(1, std::memory_order_relaxed) + 1;
+    const uint64_t next = numbers.fetch_add(1, std::memory_order_relaxed) + 1;
     if (number_.compare_exchange_strong(mine, next, std::memory_order_relaxed)) return next;
   }
   return mine;

@@ -238,7 +238,7 @@ ERRORS = [
     (lambda x: jvp(lambda a: a, x, x), TypeError, "jvp: primals is a Tensor; expected a tuple"),
     (lambda x: jvp(lambda a: a, (x,), (x[:1],)), fl.ShapeError, r"jvp: tangents has shape \[1\] at 0"),
     (lambda x: jvp(lambda a: "no", (x,), (x,)), TypeError, "jvp: output 0 is a str"),
-    (lambda x: jvp(lambda a: fl.zeros(3).add_(a), (x,), (x,)), RuntimeError, r"add_ would write a value with a tangent to a tensor of shape \[3\]"),
+    (lambda x: jvp(lambda a: fl.zeros(4)[1:].add_(a), (x,), (x,)), RuntimeError, r"add_ would write a value with a tangent to a tensor of shape \[3\]"),
     (lambda x: jacrev(lambda a: a, chunk_size=0)(x), ValueError, "chunk_size = 0"),
 ]
 
@@ -570,3 +570,89 @@ def test_jacobians_are_of_real_numbers():
             jacobian(lambda z: z.abs())(fl.ones(2, dtype=fl.complex64))
         with pytest.raises(RuntimeError, match="output 0 is flambeau.complex64; expected a real tensor"):
             jacobian(lambda x: x * 1j)(fl.ones(2))
+
+
+# ---------------------------------------------------------------- tensors that are made inside and written to
+
+
+def rows(x):
+    out = fl.zeros(3, dtype=x.dtype)
+    out[0] = x.sum()
+    out[1] = x[1] * x[2]
+    return out
+
+
+def total(x):
+    out = fl.zeros(3, dtype=x.dtype)
+    out.copy_(x * 2)
+    out.mul_(x)
+    return out.sum()
+
+
+def table(x):
+    out = fl.zeros(3, 3, dtype=x.dtype)
+    for i in range(3):
+        out[i, : i + 1] = (x[: i + 1] ** 2).cumsum(0)
+    return out
+
+
+def placed(x):
+    out = fl.zeros(3, dtype=x.dtype)
+    out.index_put_((fl.tensor([0, 2]),), x[:2] * x[1:])
+    return out.sin()
+
+
+def viewed(x):
+    out = fl.ones(2, 3, dtype=x.dtype)
+    out[0] = x
+    row = out[1]
+    row.add_(x * x)
+    return (out**2).sum(0)
+
+
+@pytest.mark.parametrize("f", [rows, total, table, placed, viewed], ids=lambda f: f.__name__)
+def test_what_is_made_inside_can_be_written_to(f):
+    x = fl.tensor([1.0, 2.0, -0.5], dtype=fl.float64)
+    slope = differences(f, x)
+    assert_near(jacrev(f)(x), slope, scale=1e3)
+    assert_near(jacfwd(f)(x), slope, scale=1e3)
+    assert_near(jvp(f, (x,), (x,))[1], slope @ x, scale=1e3)
+    assert_near(vjp(f, x)[0], f(x))
+    bend = differences(jacrev(f), x)
+    for second in (hessian(f), jacfwd(jacrev(f)), jacrev(jacfwd(f))):
+        assert_near(second(x), bend, scale=1e3)
+    assert_near(grad(lambda x: jvp(f, (x,), (x.detach(),))[1].sum())(x), (bend @ x).reshape(-1, 3).sum(0), scale=1e3)
+
+
+def test_what_was_written_to_is_an_ordinary_tensor_afterwards():
+    kept, x = [], fl.tensor([1.0, 2.0, 3.0])
+
+    def f(v):
+        out = fl.zeros(3)
+        out.note = "mine"
+        out.copy_(v * v)
+        kept.append(out)
+        return out.sum()
+
+    for g, times in ((lambda: jvp(f, (x,), (x,)), 1), (lambda: jacfwd(f)(x), 1), (lambda: hessian(f)(x), 1)):
+        g()
+        (out,) = kept[-times:]
+        assert type(out) is fl.Tensor and vars(out) == {"note": "mine"} and out.tolist() == [1.0, 4.0, 9.0] and not out.requires_grad
+        assert (out + 1).tolist() == [2.0, 5.0, 10.0]
+
+    def fails(v):
+        out = fl.zeros(3)
+        kept.append(out)
+        out.copy_(v)
+        raise ValueError("here")
+
+    with pytest.raises(ValueError, match="here"):
+        jvp(fails, (x,), (x,))
+    assert type(kept[-1]) is fl.Tensor and kept[-1].tolist() == x.tolist()
+
+
+def test_shared_memory_is_not_written_to():
+    x, shared = fl.ones(3), fl.zeros(3)
+    for other in (fl.zeros(4)[1:], shared.detach(), fl.zeros(3, requires_grad=True), fl.zeros(3, dtype=fl.int64)):
+        with pytest.raises(RuntimeError, match="would write a value with a tangent to a tensor of shape"):
+            jvp(lambda v: other.copy_(v), (x,), (x,))

@@ -34,6 +34,7 @@ def called(function, array, mode):
 def test_an_argument_of_numpy(mode):
     results, f = called(lambda x: (x * 2).exp().sum() + x, np.zeros(5, np.float32), mode)
     assert results == called(lambda x: (x * 2).exp().sum() + x, np.zeros(5, np.float32), False)[0]
+    assert not replayed(f, fl.from_numpy(np.ones(5, np.float32)))  # another argument than in all calls so far: it is compared
     assert replayed(f, fl.from_numpy(np.ones(5, np.float32))) == (mode == "replay")
     assert replayed(f, fl.ones(5)) == (mode == "replay")  # the same program takes memory of ours
 

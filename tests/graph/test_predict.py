@@ -204,7 +204,7 @@ def test_only_what_nobody_else_sees_is_folded(function, folds):
     x = fl.randn(2, 4, 9, 9)
     compiled = fl.compile(lambda x: function(conv, norm, x), mode="predict")
     got, wanted = called(compiled, x), called(lambda x: function(conv, norm, x), x)
-    assert once(compiled) == 0  # of one that is used alone, too, the statistics count as written
+    assert once(compiled) == folds
     for a, b in zip(got if isinstance(got, tuple) else [got], wanted if isinstance(wanted, tuple) else [wanted]):
         assert_near(a, b)
         assert folds or bits(a) == bits(b)

@@ -65,7 +65,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     entered = _entered()
     if not entered or (level is not None and level != len(entered) - 1):
         raise RuntimeError(f"exit_dual_level: level = {level}, but {_there_are(entered)}; expected the innermost")
-    entered[-1].open = False
+    entered[-1].close()
     active.levels.remove(entered[-1])
 
 

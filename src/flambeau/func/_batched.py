@@ -21,11 +21,13 @@ from flambeau.func._levels import (
     Wrapped,
     dtype_of,
     highest,
+    may_adopt,
     replaced,
     shape_of,
+    twin,
     wrapped_in,
 )
-from flambeau.func._pullback import pullback
+from flambeau.func._pullback import plain_parts, pullback
 from flambeau.func._table import Overload, bound, call_of, overloads, written_first
 from flambeau.func._tree import flatten, tree_map
 
@@ -199,12 +201,31 @@ class BatchLevel(Level):
         if not args and _in_place(name):
             args, kwargs = written_first(kwargs)
         if self._follows and self.size and _writes(name) and not self.holds(args[0]) and self._all_repeat((*args, *kwargs.values())):
+            if _C.is_grad_enabled() and any(part.requires_grad for part in plain_parts(wrapped_in((*args, *kwargs.values())))):
+                args = (self._adopted_as(name, args[0]), *args[1:])  # the same for all, but each sample has a gradient of its own
+                return self.run(name, args, kwargs)
             sample = _Sample(self, 0)  # what is written is the same for all, who share what it is written to
             return call_of(name)(*replaced(args, sample), **dict(zip(kwargs, replaced(kwargs.values(), sample), strict=True)))
         result = self._called(name, args, kwargs)
         if self._follows:
             self._follow(name, args, kwargs, result)
         return result
+
+    def _adopted_as(self, name: str, x: Any) -> Batched:
+        """A tensor that samples share, to which what repeats is written: a copy for each of them, of which it gets one in the end."""
+        if not may_adopt(x):
+            self.check_written(name, x)
+        inner = twin(x)
+        copies = ops.clone(ops.expand(inner, (self.size, *shape_of(x))))
+        return self.adopt(x, inner, Batched, _value=copies, _repeats=True)  # type: ignore[no-any-return]
+
+    def kept(self, x: Any) -> Any:
+        """x as it is now, where it will be a plain tensor again."""
+        return self.wrap(x._value) if any(x is one for one, _ in self._adopted) else x
+
+    def given_back(self, x: Tensor, held: Mapping[str, Any]) -> None:
+        if held["_repeats"]:
+            x.copy_(ops.select(held["_value"], 0, 0).detach())
 
     def _all_repeat(self, values: Sequence[Any]) -> bool:
         return all(x._repeats for x in wrapped_in(values) if isinstance(x, Batched) and x._level is self)

@@ -13,15 +13,33 @@ The tangent of an output that has no derivative (a comparison, an index) is left
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._tensor import broadcast_shapes
 from flambeau.func._compositions import COMPOSITIONS
-from flambeau.func._levels import Level, Tensors, Wrapped, dtype_of, held_by, replaced, shape_of
-from flambeau.func._pullback import batches_of, end, finished, plain_parts, pullback, recording, stand_in
+from flambeau.func._levels import (
+    Level,
+    Tensors,
+    Wrapped,
+    dtype_of,
+    held_by,
+    may_adopt,
+    replaced,
+    shape_of,
+    twin,
+)
+from flambeau.func._pullback import (
+    batches_of,
+    end,
+    finished,
+    plain_parts,
+    pullback,
+    recording,
+    stand_in,
+)
 from flambeau.func._table import Overload, bound, call_of, overloads, written_first
 from flambeau.func._tree import flatten, tree_map
 
@@ -321,7 +339,8 @@ class DualLevel(Level):
             args, kwargs = written_first(kwargs)
         x = args[0]
         if not self.holds(x):
-            self._refuse_plain(name, x)
+            x = self._adopted_as(name, x, (*args[1:], *kwargs.values()))
+            args = (x, *args[1:])
         if name in ("copy_", "fill_", "zero_"):
             source = args[1] if len(args) > 1 else next((v for k, v in kwargs.items() if k in ("src", "value")), 0.0)
             t = self.tangent(source)
@@ -347,10 +366,12 @@ class DualLevel(Level):
     def _written_at(self, args: Sequence[Any]) -> None:
         x, index, value = args
         if not self.holds(x):
-            self._refuse_plain("x[...] = ...", x)
+            x = self._adopted_as("x[...] = ...", x, (value,))
         t = self.tangent(value)
         self._widen(x, t)
+        family = x._family
         self._own(x)
+        x._family, x._owned = family, True  # no view is left of it
         index = replaced([index], self.primal)[0]
         x._primal[index] = self.primal(value)
         x._tangent[index] = 0 if t is None else t
@@ -367,13 +388,21 @@ class DualLevel(Level):
             )
         x._tangent = ops.add(x._tangent, ops.new_zeros(tangent, ()))
 
-    def _refuse_plain(self, name: str, x: Any) -> None:
+    def _adopted_as(self, name: str, x: Any, given: Iterable[Any]) -> Dual:
+        """A tensor without a tangent to which a value with one is written: it has one, too, as wide as that."""
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}: what is written is a {type(x).__name__}; expected a Tensor")
-        raise RuntimeError(
-            f"jvp: {name} would write a value with a tangent to a tensor of shape {list(shape_of(x))} that has none; use the form that "
-            "returns a new tensor, or write to one that is made of an input (zeros_like, new_zeros)"
-        )
+        if not may_adopt(x):
+            raise RuntimeError(
+                f"jvp: {name} would write a value with a tangent to a tensor of shape {list(shape_of(x))} that can have none (it is a "
+                "view or has views, wants a gradient, or holds integers); use the form that returns a new tensor, or write to one that "
+                "is made of an input (zeros_like, new_zeros)"
+            )
+        primal = twin(x)
+        tangent = ops.zeros_like(primal)
+        for t in self._tangents([value for value in given if isinstance(value, Dual)]):
+            tangent = ops.add(tangent, ops.new_zeros(t, (), dtype=dtype_of(x)))
+        return self.adopt(x, primal, Dual, _primal=primal, _tangent=tangent, _family=False, _owned=True)  # type: ignore[no-any-return]
 
 
 def _laid_as(t: Tensor, like: Tensor, copy: bool) -> Tensor:

@@ -66,15 +66,15 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     level = DualLevel()
     with opened(level):
         out, aux = with_aux("jvp", func(*build([level.dual(x.view_as(x), t) for x, t in zip(leaves, along, strict=True)])), has_aux)
-    outs, remake = outputs("jvp", out)
-    found = []
-    for i, y in enumerate(outs):
-        t = level.tangent(y)
-        if t is None and strict:
-            raise RuntimeError(f"jvp: output {i} does not depend on the primals, which strict=True refuses")
-        found.append(ops.zeros_like(level.primal(y)) if t is None else t)
-    values, tangent = tree_map(level.primal, out), remake(found)
-    return (values, tangent, tree_map(level.primal, aux)) if has_aux else (values, tangent)
+        outs, remake = outputs("jvp", out)
+        found = []
+        for i, y in enumerate(outs):
+            t = level.tangent(y)
+            if t is None and strict:
+                raise RuntimeError(f"jvp: output {i} does not depend on the primals, which strict=True refuses")
+            found.append(ops.zeros_like(level.primal(y)) if t is None else t)
+        values, tangent = tree_map(level.primal, out), remake(found)
+        return (values, tangent, tree_map(level.primal, aux)) if has_aux else (values, tangent)
 
 
 def _basis(leaves: Sequence[Tensor]) -> list[Tensor]:

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._no_tensor import CONFUSED, said_by_op
 from flambeau.func._table import call_of, name_of
@@ -45,6 +46,33 @@ class Level:
     def __init__(self) -> None:
         self.number = next(_numbers)
         self.open = True
+        self._adopted: list[tuple[Any, Tensor]] = []
+
+    def close(self) -> None:
+        """The transformation has returned: tensors that it made its own are what they were, with what was written to them."""
+        self.open = False
+        for x, inner in reversed(self._adopted):
+            held = {name: vars(x).pop(name) for name in _HELD if name in vars(x)}
+            x.__class__ = type(inner)
+            vars(x).update(_held(inner))
+            self.given_back(x, held)
+        self._adopted.clear()
+
+    def given_back(self, x: Tensor, held: Mapping[str, Any]) -> None:
+        """A tensor is no longer one of the level's; `held` is what it had as such."""
+
+    def adopt(self, x: Any, inner: Tensor, kind: type[Wrapped], **held: Any) -> Any:
+        """Makes a tensor of no level, or of one further out, one of this level's until it ends: for what is written to it is.
+
+        `inner`, a twin of x, is what x was. Whoever else sees the memory would have to be told, and can not: ask `may_adopt`.
+        """
+        sizes, dtype = shape_of(x), dtype_of(x)
+        for name in _HELD & vars(x).keys():
+            del vars(x)[name]
+        x.__class__ = kind
+        vars(x).update(held, _level=self, _sizes=sizes, _kind=dtype)
+        self._adopted.append((x, inner))
+        return x
 
     def run(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call that has tensors of this level among its arguments, and of no higher one."""
@@ -65,6 +93,35 @@ class Level:
     def pullback(self, ys: Tensors, xs: Tensors, vs: Tensors, keep: bool, retain: bool, others: Tensors) -> list[Tensor]:
         """`_pullback.pullback` where tensors of this level are among the arguments, and of no higher one."""
         raise NotImplementedError
+
+
+# What a wrapped tensor has beside what its user gave it.
+_HELD = frozenset(("_level", "_sizes", "_kind", "_primal", "_tangent", "_family", "_owned", "_value", "_repeats"))
+
+
+def _held(x: Tensor) -> dict[str, Any]:
+    return {name: vars(x)[name] for name in _HELD if name in vars(x)}
+
+
+def may_adopt(x: Any) -> bool:
+    """Whether a level can make a tensor its own: one whose memory nobody else sees, and at which no gradient is asked for."""
+    if type(x) is not Tensor and not isinstance(x, Wrapped) or not (dtype_of(x).is_floating_point or dtype_of(x).is_complex):
+        return False
+    plain = held_by(x)
+    alone = type(plain) is Tensor and plain._base is None and _C.graph.owners([plain], []) == [vars(plain).get("_fl_seen", 1)]
+    return alone and not (type(x) is Tensor and x.requires_grad) and not vars(x).get("_family", False)
+
+
+def twin(x: Tensor) -> Tensor:
+    """Another tensor that is what x is, for x to become something else."""
+    made: Tensor
+    if isinstance(x, Wrapped):
+        made = Tensor._make_subclass(type(x), _C.ops.empty(x._sizes, dtype=x._kind, device="meta"), False)
+        vars(made).update(_held(x))
+    else:
+        made = x.detach()
+        vars(made)["_fl_seen"] = vars(x).get("_fl_seen", 1) + 1  # by levels: to others further out it is still seen by nobody else
+    return made
 
 
 class Wrapped(Tensor):
@@ -106,7 +163,7 @@ def opened(level: Level) -> Iterator[None]:
         levels.append(level)
         yield
     finally:
-        level.open = False
+        level.close()
         if level in levels:
             levels.remove(level)
 

@@ -13,7 +13,15 @@ from flambeau._C import Tensor, ops
 from flambeau._errors import RefusedElementsError, RefusedTypeError
 from flambeau._info import a_function
 from flambeau.func._levels import dtype_of, shape_of
-from flambeau.func._pullback import end, finished, pullback, pullbacks, recording, running_batches, stand_in
+from flambeau.func._pullback import (
+    end,
+    finished,
+    pullback,
+    pullbacks,
+    recording,
+    running_batches,
+    stand_in,
+)
 from flambeau.func._tree import Make, chosen, flatten, structure, tree_map
 
 Argnums = int | tuple[int, ...]

@@ -117,9 +117,10 @@ class _Call:
         if any(is_container(leaf) for leaf, dim in zip(leaves, dims, strict=True) if dim is not None):
             raise NotImplementedError(f"vmap: chunk_size = {chunk} with a container that adds the axis itself; leave chunk_size out")
         parts = []
-        again = _draws.Again(None) if self.randomness == "same" else lambda: None
+        again = _draws.Again(None) if self.randomness == "same" else None
         for start in range(0, size, chunk):
-            again()
+            if again:
+                again()
             count = min(chunk, size - start)
             some = [leaf if dim is None else ops.narrow(leaf, dim, start, count) for leaf, dim in zip(leaves, dims, strict=True)]
             parts.append(self._results(some, dims, count))
@@ -133,7 +134,8 @@ class _Call:
         args = self.build(inner)
         with opened(level), _draws.decided_by(level):
             out = self.func(*args)
-        results, build = flatten(out)
+            results, build = flatten(out)
+            results = [level.kept(result) for result in results]
         wanted = self.out_dims
         if children(out) is None and isinstance(wanted, tuple) and len(wanted) == 1:
             (wanted,) = wanted  # of the only result

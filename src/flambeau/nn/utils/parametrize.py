@@ -59,7 +59,8 @@ class ParametrizationList(ModuleList):
                 if hasattr(module, "right_inverse"):
                     with contextlib.suppress(NotImplementedError):  # as if it had none: the original goes in as it is
                         new = module.right_inverse(new)
-        if not isinstance(new, (Tensor, list, tuple)) or not all(isinstance(part, Tensor) for part in new if not isinstance(new, Tensor)):
+        parts = new if isinstance(new, (list, tuple)) else [new]
+        if not all(isinstance(part, Tensor) for part in parts):
             raise ValueError(f"register_parametrization: right_inverse gives a {type(new).__name__}; expected a tensor, or several")
         self.is_tensor = isinstance(new, Tensor)
         self.ntensors = 1 if self.is_tensor else len(new)
