@@ -105,6 +105,17 @@ const char* spelled(PyObject* key) {
   return nullptr;
 }
 
+// What is made is dense, whatever a program may ask for.
+void check_layout(const char* op, PyObject* key, PyObject* value) {
+  if (value == Py_None || !same_text(key, "layout")) return;
+  PyObject* const name = PyObject_GetAttrString(value, "_name");
+  if (!name) return PyErr_Clear();
+  const std::string given = PyUnicode_Check(name) ? std::string(utf8(name)) : "strided";
+  Py_DECREF(name);
+  if (given != "strided")
+    raise<ArgumentError>(op, ": layout = ", given, "; expected strided: what is made here is dense (sparse tensors come from sparse_coo_tensor(size=...) and to_sparse())");
+}
+
 bool is_ignored(PyObject* key, std::string_view ignored) {
   const std::string_view name = name_of(key);
   const size_t at = ignored.find(name);
@@ -167,7 +178,10 @@ bool Signature::bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nar
     if (found < 0) found = other_place(key);
     if (found < 0) {
       if (same_text(key, "out") && value == Py_None) continue;
-      if (is_ignored(key, ignored_)) continue;
+      if (is_ignored(key, ignored_)) {
+        check_layout(name_, key, value);
+        continue;
+      }
       if (why) *why = fl::text("got an unexpected keyword argument '", utf8(key), "'");
       return false;
     }

@@ -269,12 +269,14 @@ Tensor view(const Tensor& x, DType dtype) {
   Dims sizes = x.sizes(), strides = x.strides();
   int64_t offset = x.offset();
   if (from != to) {
-    const bool fits = x.is_contiguous() && x.ndim() > 0 && (sizes.back() * from) % to == 0 && (offset * from) % to == 0;
+    bool fits = x.ndim() > 0 && (strides.back() == 1 || x.is_contiguous()) && (sizes.back() * from) % to == 0 && (offset * from) % to == 0;
+    for (int i = 0; fits && i + 1 < x.ndim(); ++i) fits = (strides[i] * from) % to == 0;
     if (!fits)
-      raise<ShapeError>("view: ", x.dtype(), " ", x.sizes(), " can not be seen as ", dtype, "; expected a contiguous tensor whose last axis holds whole elements");
+      raise<ShapeError>("view: ", x.dtype(), " of shape ", x.sizes(), " and strides ", strides, " can not be seen as ", dtype,
+                        "; expected neighbours along the last axis, and whole elements there and between all others");
+    for (int i = 0; i < x.ndim(); ++i) strides[i] = i + 1 < x.ndim() ? strides[i] * from / to : 1;
     sizes.back() = sizes.back() * from / to;
     offset = offset * from / to;
-    strides = row_major(sizes);
   }
   Tensor y(make_ref<TensorImpl>(x.impl()->storage, std::move(sizes), std::move(strides), offset, dtype));
   y.impl()->inference = x.impl()->inference;

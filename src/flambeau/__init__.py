@@ -12,6 +12,7 @@ Example:
 from __future__ import annotations
 
 import importlib as _importlib
+import math as _math
 import typing as _typing
 
 from flambeau import _imports, _openmp  # noqa: F401  (before anything else is imported; before the extension is loaded)
@@ -194,10 +195,7 @@ __version__ = "0.1.0"
 
 moveaxis = movedim
 row_stack = vstack
-inf = 1e999
-nan = inf - inf
-pi = 3.141592653589793
-e = 2.718281828459045
+inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 newaxis = None
 
 _tensor.attach()

@@ -656,3 +656,40 @@ def test_shared_memory_is_not_written_to():
     for other in (fl.zeros(4)[1:], shared.detach(), fl.zeros(3, requires_grad=True), fl.zeros(3, dtype=fl.int64)):
         with pytest.raises(RuntimeError, match="would write a value with a tangent to a tensor of shape"):
             jvp(lambda v: other.copy_(v), (x,), (x,))
+
+
+def test_tangents_stay_whose_they_are():
+    x, v = fl.tensor([1.0, 2.0, 3.0]), nn.Parameter(fl.tensor([0.5, -1.0, 2.0]))
+    w = fl.ones(3, requires_grad=True)
+    for transform in (grad, jacrev, lambda f: lambda x: grad_and_value(f)(x)[0], jacfwd):
+        product = jvp(transform(lambda a: (a**3 * w).sum()), (x,), (v,))[1]
+        assert v.requires_grad
+        of_v, of_w = fl.autograd.grad(product.sum(), (v, w))
+        assert_near(of_v, 6 * x)
+        assert_near(of_w, 6 * x * v.detach())
+        alone = jvp(transform(lambda a: (a**3).sum()), (x,), (v,))[1]  # nothing else has a history
+        assert_near(fl.autograd.grad(alone.sum(), v)[0], 6 * x)
+
+
+def test_index_put_of_samples_and_directions():
+    index = (fl.tensor([0, 2]),)
+    samples = fl.rand(4, 3, dtype=fl.float64)
+    put = lambda a: a.index_put(index, (a * a)[:2])  # noqa: E731
+    made = lambda a: fl.zeros(3, dtype=a.dtype).index_put(index, a[:2] * 2, accumulate=True)  # noqa: E731
+    plain = lambda a: fl.stack([a[0] ** 2, a[1], a[1] ** 2])  # noqa: E731
+    assert fl.allclose(vmap(jacfwd(put))(samples), vmap(jacfwd(plain))(samples))
+    assert fl.allclose(jacfwd(jacfwd(put))(samples[0]), jacfwd(jacfwd(plain))(samples[0]))
+    assert vmap(jacfwd(made))(samples)[1].tolist() == [[2.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0]]
+
+
+@pytest.mark.parametrize("view", [lambda z: z.flatten(), lambda z: z.view(-1), lambda z: z.reshape(2, 6)], ids=["flatten", "view", "reshape"])
+def test_writes_to_views_of_samples_reach_a_tangent_that_lies_otherwise(view):
+    x, t = fl.rand(3, 4, dtype=fl.float64), fl.rand(4, 3, dtype=fl.float64).T
+
+    def f(a):
+        z = a.clone()
+        view(z).sin_()
+        return z
+
+    found = vmap(lambda q: jvp(f, (q,), (t,))[1])(fl.stack([x, x + 1]))
+    assert_near(found, fl.stack([x.cos() * t, (x + 1).cos() * t]))

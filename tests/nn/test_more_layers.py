@@ -535,3 +535,13 @@ def test_nearest_pixels_of_sizes_that_are_the_same_or_twice_it():
         assert nn.Upsample(scale_factor=(1.0, factor))(x).flatten().tolist() == expected
     assert F.interpolate(x[0], scale_factor=1.2).flatten().tolist() == [0, 0, 1]  # a line goes by the factor
     assert F.interpolate(x.transpose(2, 3), size=(1, 1), mode="bilinear", antialias=True, align_corners=True).item() == 0
+
+
+@pytest.mark.parametrize("antialias", [False, True])
+def test_axes_that_keep_their_size_stay_as_they_are(antialias):
+    x = fl.rand(1, 2, 3, 4, dtype=fl.float64)
+    assert fl.equal(F.interpolate(x, scale_factor=(1.3, 1.2), mode="bilinear", antialias=antialias), x)
+    wide = F.interpolate(x, scale_factor=(1.3, 2.1), mode="bilinear", antialias=antialias)
+    rows = [F.interpolate(x[:, :, i : i + 1], scale_factor=(1.0, 2.1), mode="bilinear", antialias=antialias) for i in range(3)]
+    assert fl.allclose(wide, fl.cat(rows, 2))
+    assert antialias or fl.equal(F.interpolate(x[0], scale_factor=1.2, mode="linear"), x[0])

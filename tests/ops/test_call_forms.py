@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 
+import numpy as np
 import pytest
 
 import flambeau as fl
@@ -327,3 +329,42 @@ def test_dropout_takes_train():
 ])  # fmt: skip
 def test_draws_like_another_tensor_take_a_generator(draw, like):
     assert fl.equal(draw(fl.Generator().manual_seed(3)), like(fl.ones(3), generator=fl.Generator().manual_seed(3)))
+
+
+@pytest.mark.parametrize("to", ["uint8", "int16", "int64", "float64"])
+@pytest.mark.parametrize("part", [np.s_[:, :4], np.s_[::2, 2:6], np.s_[1], np.s_[:, 0:0], np.s_[1:3]], ids=str)
+def test_parts_seen_as_another_type(part, to):
+    whole = np.arange(32, dtype=np.int32).reshape(4, 8)
+    x = fl.from_numpy(whole.copy())
+    got = x[part].view(getattr(fl, to))
+    np.testing.assert_array_equal(got.numpy(), np.ascontiguousarray(whole[part]).view(to))
+    if got.numel():
+        got.fill_(0)
+        assert not np.array_equal(x.numpy(), whole)  # it is the same memory
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        lambda: fl.zeros(4, 8)[:, 1:4],
+        lambda: fl.zeros(8, 4).t(),
+        lambda: fl.zeros(4, 8)[:, ::2],
+        lambda: fl.zeros(4, 3)[:, :2],
+        lambda: fl.zeros(9)[1:],
+        lambda: fl.zeros(()),
+    ],
+)
+def test_what_can_not_be_seen_as_another_type(x):
+    with pytest.raises(RuntimeError, match="can not be seen as float64"):
+        x().view(fl.float64)
+
+
+def test_what_is_made_is_dense():
+    for make in (lambda **o: fl.zeros(2, 2, **o), lambda **o: fl.randn(2, **o), lambda **o: fl.ones_like(fl.ones(2), **o)):
+        assert make(layout=fl.strided).layout is fl.strided and make(layout=None).layout is fl.strided
+        with pytest.raises(ValueError, match="layout = sparse_coo; expected strided"):
+            make(layout=fl.sparse_coo)
+
+
+def test_the_sign_of_nan():
+    assert math.copysign(1, fl.nan) == 1 and not fl.signbit(fl.tensor(fl.nan))

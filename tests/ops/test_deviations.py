@@ -52,3 +52,10 @@ def test_deviations_that_are_small_beside_the_mean(mean):
     var, middle = fl.var_mean(fl.tensor(x).T, 0)
     np.testing.assert_allclose(var.numpy(), wide.var(1, ddof=1), rtol=1e-6)
     np.testing.assert_allclose(middle.numpy(), wide.mean(1), rtol=1e-7)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-42, 1e30, 1e38])
+def test_deviations_whose_squares_are_no_numbers_of_the_type(scale):
+    x = np.array([[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]], np.float32) * np.float32(scale)
+    np.testing.assert_allclose(fl.tensor(x).std(1).numpy(), x.astype(np.float64).std(1, ddof=1), rtol=1e-6)
+    assert fl.std_mean(fl.tensor(x[1]))[1] == x[1, 0]

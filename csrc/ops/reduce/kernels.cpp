@@ -32,8 +32,10 @@ double count_of(const Tensor& x, const Tensor& y) {
 
 Tensor scratch(const Tensor& y) { return empty(y.sizes(), DType::Float64); }
 
-// Whether a deviation that is not 0 (its square, without `root`) is at most `near` times the mean.
+// Whether a deviation that is not 0 (its square, without `root`) is at most `near` times the mean; or is 0 or infinite because its square can be
+// nothing else in float32.
 bool any_small(const Tensor& y, bool root, double near, const Tensor& mean) {
+  constexpr double kTiny = 1e-15, kHuge = 1e18;
   const double* const m = mean.data<double>();
   bool any = false;
   visit(y.dtype(), [&]<class T>(T) {
@@ -43,6 +45,7 @@ bool any_small(const Tensor& y, bool root, double near, const Tensor& mean) {
       for (int64_t i = 0; i < y.numel(); ++i) {
         const double deviation = static_cast<Wide>(d[i]), of = near * std::abs(m[i]);
         any |= deviation != 0 && deviation <= (root ? of : of * of);
+        any |= (deviation == 0 && m[i] != 0 && std::abs(m[i]) < kTiny) || (std::isinf(deviation) && std::abs(m[i]) > kHuge);
       }
     }
   });

@@ -36,6 +36,7 @@ from flambeau.func._pullback import (
     end,
     finished,
     plain_parts,
+    plain_stands,
     pullback,
     recording,
     stand_in,
@@ -271,7 +272,7 @@ class DualLevel(Level):
             y = call_of(name)(**{**plain, **dict(zip(duals, xs, strict=True))})
             if not _has_gradient(y):
                 return finished(y, xs, keep)
-            own = list(plain_parts(xs))
+            own = plain_stands(xs)
             total = None
             for x, t in zip(xs, tangents, strict=True):
                 assert t is not None
@@ -324,7 +325,7 @@ class DualLevel(Level):
             ys = [outs[i] for i in at]
             us = [stand_in(ops.zeros_like(y), levels, False) for y in ys]
             rows = pullback(ys, xs, us, True)
-            found = pullback(rows, us, tangents, keep, others=list(plain_parts(xs)))
+            found = pullback(rows, us, tangents, keep, others=plain_stands(xs))
         outs = [finished(y, xs, keep) for y in outs] if values is None else flatten(values)[0]
         end([*xs, *us])
         for i, t in zip(at, found, strict=True):
@@ -406,14 +407,18 @@ class DualLevel(Level):
 
 
 def _laid_as(t: Tensor, like: Tensor, copy: bool) -> Tensor:
-    """t, with axes of batches in front or without, laid out in memory as `like` is; a copy where it is not, or one is wanted."""
+    """t laid out in memory as `like` is, where one of them may have axes of batches in front; a copy where it is not, or one is wanted."""
     if isinstance(t, Wrapped):
         return t._of([_laid_as(part, like, copy) for part in t._parts()])
-    batches = t.ndim - like.ndim
-    if batches < 0 or t.shape[batches:] != like.shape or t.stride()[batches:] == like.stride():
+    own = min(t.ndim, like.ndim)
+    shape, given = t.shape[t.ndim - own :], like.stride()[like.ndim - own :]
+    order = sorted(range(own), key=lambda axis: (given[axis], -axis))  # the innermost first
+    strides, step = [0] * own, 1
+    for axis in order:
+        strides[axis], step = step, step * shape[axis]
+    if shape != like.shape[like.ndim - own :] or t.stride()[t.ndim - own :] == tuple(strides):
         return ops.clone(t) if copy else t
-    strides, step = list(ops.empty_like(like).stride()), like.numel()
-    for size in reversed(t.shape[:batches]):
+    for size in reversed(t.shape[: t.ndim - own]):
         strides.insert(0, step)
         step *= size
     return ops.copy_(ops.empty_strided(t.shape, strides, dtype=t.dtype, device=t.device), t)

@@ -13,7 +13,7 @@ from flambeau._errors import RefusedTypeError
 from flambeau._info import a_function
 from flambeau.func._dual import DualLevel
 from flambeau.func._levels import dtype_of, opened, shape_of
-from flambeau.func._pullback import plain_parts, pullback, recording, running_batches, stand_in
+from flambeau.func._pullback import plain_stands, pullback, recording, running_batches, stand_in
 from flambeau.func._reverse import (
     Argnums,
     Inputs,
@@ -255,7 +255,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         along = matching("jvp_fn", "tangents", tangents, primals)
         keep = _C.is_grad_enabled()
         with recording():
-            found = pullback(rows, us, along, keep, others=list(plain_parts(inputs.stands)))
+            found = pullback(rows, us, along, keep, others=plain_stands(inputs.stands))
         return build(found)
 
     return inputs.finished(out), jvp_fn

@@ -15,7 +15,7 @@ from flambeau._C import Tensor, ops
 from flambeau._memory_format import strided
 from flambeau._running import run_backward
 from flambeau.autograd.modes import enable_grad, inference_mode
-from flambeau.func._levels import Level, Tensors, Wrapped, active, highest, shape_of
+from flambeau.func._levels import Level, Tensors, Wrapped, active, held_by, highest, shape_of
 
 
 def running_batches() -> list[Level]:
@@ -96,9 +96,14 @@ def plain_parts(values: Iterable[Tensor]) -> Iterator[Tensor]:
             yield x
 
 
+def plain_stands(xs: Tensors) -> list[Tensor]:
+    """What stands for the inputs in the graph; the tangents that stand-ins have, too, are whose they were."""
+    return [held_by(x) for x in xs]
+
+
 def end(xs: Tensors) -> None:
     """Ends stand-ins at which nobody will ask for a gradient any more: what depends on them alone is to have no history."""
-    for x in plain_parts(xs):
+    for x in plain_stands(xs):
         if x.requires_grad and x.is_leaf:
             x.requires_grad_(False)
 
@@ -109,4 +114,4 @@ def finished(x: Any, xs: Tensors, keep: bool) -> Any:
         return x._of([finished(part, xs, keep) for part in x._parts()])
     if not isinstance(x, Tensor) or not x.requires_grad:
         return x
-    return x if keep and _C.reaches_others([x], list(plain_parts(xs))) else x.detach()
+    return x if keep and _C.reaches_others([x], plain_stands(xs)) else x.detach()

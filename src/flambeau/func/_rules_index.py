@@ -10,7 +10,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._tensor import broadcast_shapes
 from flambeau.func._batched import BatchLevel, composed, has_batch, raw_rule, rule
-from flambeau.func._levels import dtype_of, shape_of, wrapped_in
+from flambeau.func._levels import Wrapped, dtype_of, shape_of, wrapped_in
 
 
 def _items(index: Any) -> tuple[Any, ...]:
@@ -180,7 +180,11 @@ def _index(level: BatchLevel, x: Any, indices: Any) -> Any:
 
 @rule("index_put")
 def _index_put(level: BatchLevel, x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
-    out = level.wrap(ops.clone(level.full(x)))
+    value = ops.clone(level.full(x))
+    held = values._value if level.holds(values) else values
+    if isinstance(held, Wrapped):  # of levels further out, whose samples and tangents the result has, too
+        value = ops.add(value, ops.new_zeros(held, (), dtype=dtype_of(value)))
+    out = level.wrap(value)
     return out._value if _put_at(level, out, _all_axes(indices), values, accumulate) else NotImplemented
 
 

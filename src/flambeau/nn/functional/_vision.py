@@ -140,7 +140,7 @@ def _antialiased(
 
 def _filtered(x: Tensor, dim: int, n_out: int, scale: float | None, mode: str, align_corners: bool) -> Tensor:
     """One axis resized by the weights of `_antialiased`."""
-    if n_out == x.shape[dim] and scale in (None, 1.0):
+    if n_out == x.shape[dim]:
         return x
     wide = x if x.dtype in (float32, float64) else x.to(float32)
     index, weight = _antialiased(x.shape[dim], n_out, scale, mode, align_corners, x.dtype is float64, x.device)
@@ -237,6 +237,8 @@ def _interpolated(
             x = _filtered(x, k + 2, sizes[k], scales[k], mode, bool(align_corners))
             x = (x + 0.5).floor().clamp(0, 255) if input.dtype == uint8 else x
         return x.to(input.dtype)
+    if mode != "bicubic" and mode in _TAPS:  # an axis that keeps its size stays as it is, whatever the factor
+        scales = [None if after == before else scale for before, after, scale in zip(have, sizes, scales)]
     if mode == "nearest" and n == 2:  # as PyTorch does it with pictures alone: as many elements, or twice as many, whatever the factor
         scales = [None if after in (before, 2 * before) else scale for before, after, scale in zip(have, sizes, scales)]
     for k in range(n):
