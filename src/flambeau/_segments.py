@@ -34,7 +34,8 @@ def segment_reduce(
         initial: what the reduction begins with, and the result of empty segments; by default these are 0, NaN, -inf, inf and 1.
 
     Shape:
-        data [n, ...], lengths [s] or offsets [s + 1] -> [s, ...], with `axis` in the place of the first axis
+        data [n, ...], lengths [s] or offsets [s + 1] -> [s, ...], with `axis` in the place of the first axis; or
+        data [*rows, n, ...], lengths [*rows, s] or offsets [*rows, s + 1] -> [*rows, s, ...], with `axis` that of n
 
     Raises:
         ValueError: an unknown reduction, both or none of lengths and offsets, or lengths that do not add up.
@@ -52,31 +53,39 @@ def segment_reduce(
         given = f"axis = {axis}, but data has shape {list(data.shape)}"
         raise IndexError(f"segment_reduce: {given}; expected {-data.ndim} <= axis < {data.ndim}")
     axis %= data.ndim
-    counts = _counts(lengths, offsets, data.shape[axis])
-    segments = counts.shape[0]
-    x = data.movedim(axis, 0)
-    at = ops.repeat_interleave(ops.arange(segments, device=data.device), counts)
-    where = at.reshape((-1, *(1,) * (x.ndim - 1))).expand(x.shape)
-    shape = (segments, *x.shape[1:])
+    counts = _counts(lengths, offsets, data, axis)
+    segments, rows = counts.shape[-1], counts.shape[:-1]  # each of the rows has segments of its own
+    x = data if rows else data.movedim(axis, 0)
+    first = len(rows)  # the axis that is reduced, of x
+    at = ops.repeat_interleave(ops.arange(segments, device=data.device).repeat(*rows, 1).reshape(-1), counts.reshape(-1))
+    trailing = (1,) * (x.ndim - first - 1)
+    where = at.reshape((*rows, x.shape[first], *trailing)).expand(x.shape)
+    shape = (*rows, segments, *x.shape[first + 1 :])
+    back = axis if not rows else first
     if reduce == "mean" and initial is not None:  # it counts as a part of the sum, not of the number
         begin = ops.full(shape, initial, dtype=data.dtype, device=data.device)
-        size = counts.clamp(min=1).to(data.dtype).reshape((-1, *(1,) * (x.ndim - 1)))
-        return (ops.scatter_reduce(begin, 0, where, x, "sum") / size).movedim(0, axis)  # type: ignore[no-any-return]
+        size = counts.clamp(min=1).to(data.dtype).reshape((*counts.shape, *trailing))
+        return (ops.scatter_reduce(begin, first, where, x, "sum") / size).movedim(first, back)  # type: ignore[no-any-return]
     how = _SCATTER[reduce]
     begin = ops.full(shape, _OF_NONE[how] if initial is None else initial, dtype=data.dtype, device=data.device)
-    return ops.scatter_reduce(begin, 0, where, x, how, include_self=initial is not None).movedim(0, axis)  # type: ignore[no-any-return]
+    return ops.scatter_reduce(begin, first, where, x, how, include_self=initial is not None).movedim(first, back)  # type: ignore[no-any-return]
 
 
-def _counts(lengths: Tensor | None, offsets: Tensor | None, size: int) -> Tensor:
+def _counts(lengths: Tensor | None, offsets: Tensor | None, data: Tensor, axis: int) -> Tensor:
+    """How many slices each segment has: [s], or [*rows, s] where each row has its own."""
     given: Any = lengths if offsets is None else offsets
-    if given.ndim != 1 or given.is_floating_point() or given.dtype == _C.bool:
-        name = "lengths" if offsets is None else "offsets"
-        raise _C.DTypeError(f"segment_reduce: {name} are {given.dtype} of shape {list(given.shape)}; expected integers with one axis")
-    given = given.to(_C.int64)
+    name = "lengths" if offsets is None else "offsets"
+    if given.ndim < 1 or given.is_floating_point() or given.dtype == _C.bool:
+        raise _C.DTypeError(f"segment_reduce: {name} are {given.dtype} of shape {list(given.shape)}; expected integers, [s] or a row of them each")
+    if given.ndim > 1 and (axis != given.ndim - 1 or given.shape[:-1] != data.shape[:axis]):
+        got = f"{name} of shape {list(given.shape)} with data of shape {list(data.shape)} and axis = {axis}"
+        raise _C.ShapeError(f"segment_reduce: {got}; expected the data's axes before `axis`, and one of segments")
+    size, given = data.shape[axis], given.to(_C.int64)
     if offsets is not None:
-        if given.shape[0] < 1 or int(given[0].item()) != 0:
+        if given.shape[-1] < 1 or bool((given[..., 0] != 0).any().item()):
             raise ValueError("segment_reduce: offsets do not begin with 0; expected 0, ..., the size of the axis")
-        given = given[1:] - given[:-1]
-    if int(given.sum().item()) != size or bool((given < 0).any().item()):
-        raise ValueError(f"segment_reduce: the segments' lengths add up to {int(given.sum().item())}; expected {size}, none below 0")
+        given = given[..., 1:] - given[..., :-1]
+    sums = given.sum(-1)
+    if bool((sums != size).any().item()) or bool((given < 0).any().item()):
+        raise ValueError(f"segment_reduce: the segments' lengths add up to {sums.tolist()}; expected {size}, none below 0")
     return given  # type: ignore[no-any-return]

@@ -649,3 +649,19 @@ def test_one_place_takes_a_number():
     assert x.to_dense().tolist() == [[0.0, 1.5], [0.0, 0.0]] and x.values().tolist() == [1.5]
     with pytest.raises(ValueError, match=r"indices have shape \[2, 2\], values \[1\]"):
         fl.sparse_coo_tensor([[0, 1], [1, 0]], 1.5, (2, 2))
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", "max", "min", "prod"])
+@pytest.mark.parametrize("initial", [None, 2.0])
+def test_segments_of_rows(how, initial):
+    data = fl.arange(24.0).reshape(2, 4, 3)
+    lengths = fl.tensor([[1, 3, 0], [2, 1, 1]])
+    offsets = fl.cat([fl.zeros(2, 1, dtype=fl.int64), lengths.cumsum(1)], 1)
+    expected = fl.stack([fl.segment_reduce(data[i], how, lengths=lengths[i], initial=initial) for i in range(2)])
+    for given in ({"lengths": lengths}, {"offsets": offsets}):
+        got = fl.segment_reduce(data, how, axis=1, initial=initial, **given)
+        assert fl.allclose(got, expected, equal_nan=True)
+    with pytest.raises(fl.ShapeError, match="expected the data's axes before `axis`, and one of segments"):
+        fl.segment_reduce(data, how, lengths=lengths, axis=0)
+    with pytest.raises(ValueError, match=r"add up to \[4, 5\]; expected 4"):
+        fl.segment_reduce(data, how, lengths=lengths + fl.tensor([[0], [1]]) * fl.tensor([0, 0, 1]), axis=1)
