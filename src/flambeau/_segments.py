@@ -76,7 +76,7 @@ def _counts(lengths: Tensor | None, offsets: Tensor | None, data: Tensor, axis: 
     given: Any = lengths if offsets is None else offsets
     name = "lengths" if offsets is None else "offsets"
     if given.ndim < 1 or given.is_floating_point() or given.dtype == _C.bool:
-        raise _C.DTypeError(f"segment_reduce: {name} are {given.dtype} of shape {list(given.shape)}; expected integers, [s] or a row of them each")
+        raise _C.DTypeError(f"segment_reduce: {name} are {given.dtype} of shape {list(given.shape)}; expected integers, one axis or more")
     if given.ndim > 1 and (axis != given.ndim - 1 or given.shape[:-1] != data.shape[:axis]):
         got = f"{name} of shape {list(given.shape)} with data of shape {list(data.shape)} and axis = {axis}"
         raise _C.ShapeError(f"segment_reduce: {got}; expected the data's axes before `axis`, and one of segments")
