@@ -65,8 +65,10 @@ def exit_dual_level(*, level: int | None = None) -> None:
     entered = _entered()
     if not entered or (level is not None and level != len(entered) - 1):
         raise RuntimeError(f"exit_dual_level: level = {level}, but {_there_are(entered)}; expected the innermost")
-    entered[-1].close()
+    entered[-1].open = False
     active.levels.remove(entered[-1])
+    if entered[-1]._adopted:
+        entered[-1].give_back()
 
 
 def _there_are(entered: list[_Entered]) -> str:

@@ -48,9 +48,8 @@ class Level:
         self.open = True
         self._adopted: list[tuple[Any, Tensor]] = []
 
-    def close(self) -> None:
-        """The transformation has returned: tensors that it made its own are what they were, with what was written to them."""
-        self.open = False
+    def give_back(self) -> None:
+        """At the end: tensors that the level made its own are what they were, with what was written to them."""
         for x, inner in reversed(self._adopted):
             held = {name: vars(x).pop(name) for name in _HELD if name in vars(x)}
             x.__class__ = type(inner)
@@ -163,9 +162,11 @@ def opened(level: Level) -> Iterator[None]:
         levels.append(level)
         yield
     finally:
-        level.close()
+        level.open = False
         if level in levels:
             levels.remove(level)
+        if level._adopted:
+            level.give_back()
 
 
 def wrapped_in(values: Iterable[Any]) -> Iterator[Wrapped]:
