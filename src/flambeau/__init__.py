@@ -195,7 +195,10 @@ __version__ = "0.1.0"
 
 moveaxis = movedim
 row_stack = vstack
-inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
+inf = _math.inf
+nan = _math.nan
+pi = _math.pi
+e = _math.e
 newaxis = None
 
 _tensor.attach()

@@ -45,7 +45,7 @@ def stub(table: Mapping[str, Sequence[Op]], package: str) -> str:
             if isinstance(value, ast.Name) and value.id in origin:
                 alike[name] = value.id
             elif isinstance(value, ast.Attribute):
-                constants[name] = "_dtype"
+                constants[name] = "_float" if isinstance(value.value, ast.Name) and value.value.id == "_math" else "_dtype"
             else:
                 constants[name] = "None" if isinstance(value, ast.Constant) and value.value is None else "_float"
     origin.update({name: f"flambeau.{module}" for name, module in _value(tree, "_LAZY_NAMES").items()})
