@@ -32,16 +32,26 @@ void walk_rows(const Tensor& index, const Tensor& x, const Tensor* src, int64_t 
   if (n == 0) return f(0, 0, 0, 1);
   const int64_t row = index.size(n - 1), rows = index.numel() / row;
   auto run = [&](int64_t first_row, int64_t last_row, int64_t begin, int64_t end) {
+    Dims at = index.sizes(), x_steps = at, src_steps = at;
+    int64_t rest = first_row, xo = dim != n - 1 && x.ndim() == n ? begin * x.stride(n - 1) : 0, so = begin;
+    for (int i = n - 2; i >= 0; --i) {
+      at[i] = rest % index.size(i);
+      rest /= index.size(i);
+      x_steps[i] = i == dim ? 0 : x.stride(i);
+      src_steps[i] = src ? src->stride(i) : 0;
+      xo += at[i] * x_steps[i];
+      so += at[i] * src_steps[i];
+    }
     for (int64_t r = first_row; r < last_row; ++r) {
-      int64_t rest = r, xo = 0, so = 0;
+      f(r * row + begin, xo, so, end - begin);
       for (int i = n - 2; i >= 0; --i) {
-        const int64_t k = rest % index.size(i);
-        rest /= index.size(i);
-        if (i != dim) xo += k * x.stride(i);
-        if (src) so += k * src->stride(i);
+        xo += x_steps[i];
+        so += src_steps[i];
+        if (++at[i] < index.size(i)) break;
+        xo -= at[i] * x_steps[i];
+        so -= at[i] * src_steps[i];
+        at[i] = 0;
       }
-      if (dim != n - 1 && x.ndim() == n) xo += begin * x.stride(n - 1);
-      f(r * row + begin, xo, so + begin, end - begin);
     }
   };
   if (!conflict_free) {
