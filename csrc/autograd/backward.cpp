@@ -555,8 +555,10 @@ Tensor AccumulateGrad::zeros() {
 
 void accumulate_grad(const Tensor& t, Tensor grad) {
   AutogradMeta& meta = ensure_meta(t);
-  // Whoever reads .grad has the GIL, and waits for no sum: the leaf's own lock is held to read and to swap alone.
-  const std::lock_guard one_at_a_time(accumulation_locks.of(&meta));
+  // Whoever reads .grad has the GIL, and waits for no sum: the leaf's own lock is held to read and to swap alone. What Python computes, below
+  // autograd, is held up by none.
+  std::unique_lock one_at_a_time(accumulation_locks.of(&meta), std::defer_lock);
+  if (!graph::recording() || !graph::Recorder::here().takes()) one_at_a_time.lock();
   for (;;) {
     Tensor seen = gradient_of(t);
     graph::note_gradient(t, seen, true);

@@ -259,7 +259,7 @@ FL_VM double atan2(double y0, double x0) {
   double low = steep ? kQuarterTurnRest<double> : middle ? 0.5 * kQuarterTurnRest<double> : 0.0;
   const double tail = t * (z * atan_tail(z));
   // Left of it all turns round: pi minus the angle.
-  const double turn = static_cast<double>(static_cast<int64_t>(bits<uint64_t>(x0) >> 63)), sign = 1.0 - 2.0 * turn;
+  const double sign = copysign(1.0, x0), turn = 0.5 - 0.5 * sign;
   high = turn * (2.0 * kQuarterTurn<double>) + sign * high;
   low = turn * (2.0 * kQuarterTurnRest<double>) + sign * low;
   const double y = copysign(high + (sign * t + (sign * tail + low)), y0);

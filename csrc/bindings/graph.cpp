@@ -7,6 +7,7 @@
 
 #include "bindings/args.h"
 #include "bindings/call_key.h"
+#include "bindings/dispatch.h"
 #include "bindings/errors.h"
 #include "bindings/source.h"
 #include "dispatch/chain.h"
@@ -27,40 +28,50 @@ void without(F&& f) {
   f();
 }
 
+}  // namespace
+
 nb::object tuple_of(IntList values) {
   return nb::steal(make_tuple(static_cast<Py_ssize_t>(values.size()), [&](Py_ssize_t i) { return PyLong_FromLongLong(values[static_cast<size_t>(i)]); }));
 }
+
+nb::object plain_argument(const graph::Tape& tape, const graph::Box& box) {
+  using Kind = graph::Box::Kind;
+  const auto first = static_cast<size_t>(box.integer);
+  const graph::Frame frame{&box, nullptr, tape.ints.data(), nullptr, nullptr, nullptr};
+  switch (box.kind) {
+    case Kind::Bool: return nb::bool_(box.integer != 0);
+    case Kind::Int: return nb::int_(box.integer);
+    case Kind::Float: return nb::float_(box.real);
+    case Kind::Ints: return tuple_of({tape.ints.data() + first, box.count});
+    case Kind::Text: return nb::str(tape.text.data() + first, box.count);
+    case Kind::Type: return nb::borrow(dtype_object(static_cast<DType>(box.integer)));
+    case Kind::Place: return nb::cast(graph::Unbox<Device>::get(frame, 0));
+    case Kind::Complex: {
+      const Scalar v = frame.scalar(0);
+      return nb::steal(PyComplex_FromDoubles(v.as_double(), v.imaginary()));
+    }
+    default: return nb::none();
+  }
+}
+
+namespace {
 
 // ("value", 3), ("values", (1, 2)), ("dtype", float32), ("device", "cpu"), ("draw",), or the number, text, tuple or None itself.
 nb::object argument(const graph::Tape& tape, const graph::Box& box) {
   using Kind = graph::Box::Kind;
   const auto first = static_cast<size_t>(box.integer);
   switch (box.kind) {
-    case Kind::None: return nb::none();
     case Kind::Tensor: return nb::make_tuple("value", box.integer);
     case Kind::Tensors: {
       nb::list values;
       for (size_t i = 0; i < box.count; ++i) values.append(tape.values[first + i].defined() ? nb::cast(first + i) : nb::none());
       return nb::make_tuple("values", nb::tuple(values));
     }
-    case Kind::Bool: return nb::bool_(box.integer != 0);
-    case Kind::Int: return nb::int_(box.integer);
-    case Kind::Float: return nb::float_(box.real);
-    case Kind::Ints: return tuple_of({tape.ints.data() + first, box.count});
-    case Kind::Text: return nb::str(tape.text.data() + first, box.count);
-    case Kind::Type: return nb::make_tuple("dtype", nb::borrow(dtype_object(static_cast<DType>(box.integer))));
-    case Kind::Place: {
-      const graph::Frame frame{&box, nullptr, nullptr, nullptr, nullptr, nullptr};
-      return nb::make_tuple("device", graph::Unbox<Device>::get(frame, 0).str());
-    }
-    case Kind::Complex: {
-      const graph::Frame frame{&box, nullptr, tape.ints.data(), nullptr, nullptr, nullptr};
-      const Scalar v = frame.scalar(0);
-      return nb::steal(PyComplex_FromDoubles(v.as_double(), v.imaginary()));
-    }
+    case Kind::Type: return nb::make_tuple("dtype", plain_argument(tape, box));
+    case Kind::Place: return nb::make_tuple("device", nb::cast(nb::str(plain_argument(tape, box))));
     case Kind::Draw: return nb::make_tuple("draw");
+    default: return plain_argument(tape, box);
   }
-  return nb::none();
 }
 
 // {"nodes": [(op, args, outs, writes, source)], "values": [(buffer, dtype, sizes, strides, offset) or None],
@@ -265,7 +276,7 @@ void init_graph(nb::module_& m) {
   m.def("check_later", [](bool on) { return recorder_here && recorder_here->check_later(on); });
   m.def("settle", [] { without([] { graph::settle_here(); }); });
   m.def("call_key", call_key);
-  m.def("recording", [] { return graph::recording(); });
+  m.def("recording", [] { return graph::recording() && !graph::Recorder::here().takes(); });
   m.def("worth", [] {
     const auto worth = graph::worth();
     return nb::make_tuple(worth.ops, worth.spared);
@@ -371,6 +382,7 @@ void init_graph(nb::module_& m) {
     return nb::make_tuple(i.what, describe_source(i.source));
   });
   m.def("run_node", run_node, nb::arg("op"), nb::arg("args"), nb::arg("outs"));
+  init_dispatch(m);
 }
 
 }  // namespace fl::py

@@ -15,6 +15,7 @@ auto& all_recorders = *new std::vector<Recorder*>;
 
 std::atomic<uint64_t> regions{0};
 thread_local int depth = 0;
+thread_local Recording* outer = nullptr;  // what the outermost region is in
 thread_local Ref<Recorder> mine;  // kept, with the room that it has
 
 struct {
@@ -153,8 +154,15 @@ void Recorder::drop_part() {
   if (!std::exchange(whole_, true)) tape_.nodes.pop_back();
 }
 
+TakenCall Recorder::hand_over() {
+  TakenCall call{tape_, std::exchange(given_, {})};
+  clear();
+  return call;
+}
+
 uint32_t Recorder::value(const Tensor& x) {
   const auto v = static_cast<uint32_t>(tape_.values.size());
+  if (taker_) given_.push_back(x);
   if (!x.defined()) {
     tape_.values.emplace_back();
     tape_.buffer_of.push_back(kNone);
@@ -423,7 +431,7 @@ void begin_recording(double budget) {
   if (depth++ == 0) {
     if (!mine) mine = make_ref<Recorder>();
     mine->enter_region();
-    recorder_here = mine.get();
+    outer = std::exchange(recorder_here, mine.get());
   }
   mine->limit(budget);
 }
@@ -432,7 +440,7 @@ void end_recording() {
   if (depth == 0) raise<ArgumentError>("lazy: a region ends on a thread on which none has begun; expected the thread that entered it");
   if (--depth > 0) return;
   const Ref<Recorder> recorder = mine;
-  recorder_here = nullptr;
+  recorder_here = std::exchange(outer, nullptr);
   recorder->leave_region();
   recorder->settle();
 }

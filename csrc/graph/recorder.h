@@ -15,6 +15,12 @@
 // (NumPy's, DLPack's, shared memory) runs at once, after all before it; where a program is to be made of the recording it gets a copy
 // of such bytes instead, as long as it does not write them. Draws take their place in the generator's sequence
 // when they are recorded. A recording belongs to the thread that makes it and may be settled by any; its lock is held meanwhile.
+//
+// Note [Calls that are taken below autograd]
+// A recorder with a Taker keeps nothing: each op is handed on when it is noted, with tensors as they were given and outputs that have no bytes
+// yet, and the Taker puts something into these. Python's `torch.utils._python_dispatch.TorchDispatchMode` is such a one. It sees what
+// kernels see, those of backward included: after autograd, checks, shapes and types, and views only as what they look at. Ops on the meta device,
+// which are not recorded, are handed on, too.
 #pragma once
 
 #include <algorithm>
@@ -29,6 +35,17 @@ namespace fl::graph {
 
 inline bool recording() { return recorder_here != nullptr; }
 
+// A call that was handed on: the one node of a tape, and its values as they were given.
+struct TakenCall {
+  Tape tape;
+  std::vector<Tensor> given;
+};
+class Taker {
+ public:
+  virtual ~Taker() = default;
+  virtual void take(TakenCall call) = 0;
+};
+
 class Recorder final : public Recording {
  public:
   Recorder();
@@ -41,17 +58,23 @@ class Recorder final : public Recording {
   template <class... Args>
   void record(const OpInfo& op, std::initializer_list<const Tensor*> outs, const Args&... args) {
     (settle_others(args), ...);
+    TakenCall taken;
     {
       const std::lock_guard lock(mutex_);
       begin(op);
       (add(args), ...);
       finish(outs);
+      if (taker_) [[unlikely]] taken = hand_over();
     }
+    if (taker_) [[unlikely]] return taker_->take(std::move(taken));
     if (at_once_) {
       interrupted("it uses memory that NumPy or another library shares");
       settle();
     }
   }
+  // From now on calls are its: Note [Calls that are taken below autograd].
+  void hand_to(Taker* taker) { taker_ = taker; }
+  bool takes() const { return taker_ != nullptr; }
   // Other threads may run what is recorded: who looks at it holds this meanwhile.
   ForkMutex& mutex() { return mutex_; }
   // What has been recorded and not run yet, for who shows or keeps it.
@@ -129,6 +152,7 @@ class Recorder final : public Recording {
   template <class T>
   void settle_others(const T&) {}
 
+  TakenCall hand_over();
   void begin(const OpInfo& op);
   void finish(std::initializer_list<const Tensor*> outs);
 
@@ -167,6 +191,8 @@ class Recorder final : public Recording {
   Tape tape_;
   std::vector<Buffer> buffers_;
   std::vector<Ref<Generator>> drawn_from_;
+  Taker* taker_ = nullptr;
+  std::vector<Tensor> given_;  // the values of a call that will be handed on
   Interruption interruption_;
   Worth worth_;
   struct Change {
@@ -240,10 +266,11 @@ class Pause {
   Recording* paused_;
 };
 
-// Called by generated wrappers.
+// Called by generated wrappers; `meta`: there is nothing to compute.
 template <class... Args>
-[[gnu::cold, gnu::noinline]] void record(const OpInfo& op, std::initializer_list<const Tensor*> outs, const Args&... args) {
-  Recorder::here().record(op, outs, args...);
+[[gnu::cold, gnu::noinline]] void record(const OpInfo& op, bool meta, std::initializer_list<const Tensor*> outs, const Args&... args) {
+  Recorder& here = Recorder::here();
+  if (!meta || here.takes()) here.record(op, outs, args...);
 }
 // What a kernel that makes its outputs would make, without bytes: `make` is called with tensors on meta.
 Tensor meta_like(const Tensor& x);

@@ -22,7 +22,7 @@ const graph::OpInfo info_custom_call{
 void custom_call(std::string_view op, std::string_view arguments, TensorList reads, TensorList writes) {
   if (!graph::recording()) raise<ArgumentError>("custom_call: ", op, " is to be recorded, but this thread does not record");
   for (const Tensor& x : writes) check_inplace("custom_call", x);
-  graph::record(info_custom_call, {}, op, arguments, reads, writes);
+  graph::record(info_custom_call, false, {}, op, arguments, reads, writes);
   for (const Tensor& x : writes) bump_version(profile::interned(std::string(op)), x);
 }
 

@@ -25,9 +25,11 @@
 #include "op/copy_.h"
 #include "op/div.h"
 #include "op/eq.h"
+#include "op/exp2.h"
 #include "op/expand.h"
 #include "op/expand_reduced.h"
 #include "op/eye.h"
+#include "op/floor.h"
 #include "op/floor_divide.h"
 #include "op/gelu_erf.h"
 #include "op/gelu_tanh.h"
@@ -201,6 +203,18 @@ Tensor clamp_(const Tensor& x, const Tensor& min, const Tensor& max) { return cl
 
 Tensor div(const Operand& a, const Operand& b, std::optional<std::string_view> mode) { return divided<Fresh>(a, b, mode); }
 Tensor div_(const Operand& a, const Operand& b, std::optional<std::string_view> mode) { return divided<InPlace>(a, b, mode); }
+
+// In two steps, since 2^other need not be a number where the product is. The derivative is that of the second.
+Tensor ldexp(const Tensor& x, const Tensor& other) {
+  if (is_complex(other.dtype())) return op::mul(x, op::exp2(other));
+  const bool whole = !is_inexact(other.dtype());
+  const DType type = dt::as_float(x.dtype());
+  const DType real = to_real(type) == DType::Float64 ? DType::Float64 : DType::Float32, wide = is_complex(type) ? to_complex(real) : real;
+  const Tensor power = whole ? op::cast(other, real) : other;
+  const Tensor half = op::clamp_between(op::floor(op::mul(power, Scalar(0.5))), Scalar(-1000), Scalar(1000));
+  const Tensor y = op::mul(op::mul(whole ? op::cast(x, wide) : x, op::exp2(half)), op::exp2(op::sub(power, half)));
+  return whole ? op::cast(y, type) : y;
+}
 
 Tensor nextafter(const Tensor& a, const Tensor& b) {
   const DType type = dt::promote(a, b);

@@ -102,7 +102,7 @@ void optimizer_step(std::string_view name, TensorList params, TensorList grads, 
     const bool must = i < rule.states.size() && rule.states[i].when == kAlways;
     if (must || !lists[i].empty()) check_list(rule.op, i < rule.states.size() ? rule.states[i].name : "a list beyond its states", i < rule.states.size() ? lists[i] : TensorList(), params, true);
   }
-  if (graph::recording()) graph::record(info_optimizer_step, {}, name, params, grads, first, second, third, counts, options);
+  if (graph::recording()) graph::record(info_optimizer_step, false, {}, name, params, grads, first, second, third, counts, options);
   else run_step(name, params, grads, first, second, third, counts, options);
   for (const TensorList& list : {params, first, second, third})
     for (const Tensor& x : list) bump_version(rule.op, x);
@@ -117,7 +117,7 @@ Tensor total_norm(TensorList tensors, double norm_type) {
     wide = wide || x.dtype() == DType::Float64;
   }
   Tensor out = empty(Dims{}, wide ? DType::Float64 : DType::Float32);
-  if (graph::recording()) graph::record(info_total_norm, {&out}, tensors, norm_type);
+  if (graph::recording()) graph::record(info_total_norm, false, {&out}, tensors, norm_type);
   else optim::total_norm(tensors, norm_type, out);
   return out;
 }
@@ -127,7 +127,7 @@ void scale_all_(TensorList tensors, const Operand& factor) {
   if (factor.is_tensor() && (factor.tensor().numel() != 1 || factor.tensor().is_meta()))
     raise<ShapeError>("clip_grad: factor has shape ", factor.tensor().sizes(), "; expected one element");
   check_list("clip_grad", "tensors", tensors, tensors, true);
-  if (graph::recording()) graph::record(info_scale_all_, {}, tensors, factor);
+  if (graph::recording()) graph::record(info_scale_all_, false, {}, tensors, factor);
   else run_scale(tensors, factor);
   for (const Tensor& x : tensors) bump_version("clip_grad", x);
 }

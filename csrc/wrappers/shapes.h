@@ -34,6 +34,8 @@ inline Dims reduce(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
   return dim ? reduce(x, *dim, keepdim) : reduce(x, std::optional<IntList>(), keepdim);
 }
 inline Dims reduce(const Tensor& x, std::nullopt_t, bool keepdim) { return reduce(x, std::optional<IntList>(), keepdim); }
+// ... of `any` and `all`, which fold no axis where an empty list names none.
+inline Dims truth(const Tensor& x, std::optional<IntList> dims, bool keepdim) { return dims && dims->empty() ? x.sizes() : reduce(x, dims, keepdim); }
 
 inline Dims cat(TensorList xs, int64_t dim) {
   Dims out = xs[0].sizes();

@@ -63,6 +63,8 @@ inline DType given(std::optional<DType> dtype, const Tensor& x) { return dtype.v
 inline DType given(DType dtype, const Tensor&) { return dtype; }
 inline DType given_or_float(std::optional<DType> dtype, const Tensor& x) { return dtype.value_or(as_float(x.dtype())); }
 inline DType number_of(const Tensor& x) { return x.dtype() == DType::Bool ? DType::Int64 : x.dtype(); }
+// Truth values, which were bytes before there was bool.
+inline DType truth_of(const Tensor& x) { return x.dtype() == DType::UInt8 ? DType::UInt8 : DType::Bool; }
 // Sums of integers and bools are int64.
 inline DType sum_of(const Tensor& x) { return is_inexact(x.dtype()) ? x.dtype() : DType::Int64; }
 inline DType given_or_sum(std::optional<DType> dtype, const Tensor& x) { return dtype.value_or(sum_of(x)); }

@@ -315,6 +315,20 @@ class graph:
     def recorded() -> dict[str, list[Any]]: ...
     @staticmethod
     def discard() -> None: ...
+    class Taken:
+        name: str
+        ident: str
+        signature: str
+        def args(self) -> tuple[Any, ...]: ...
+        def writes(self) -> _bool: ...
+        def sizes(self) -> list[tuple[_int, ...] | None]: ...
+        def run(self, tensors: list[Tensor]) -> list[Tensor]: ...
+    @staticmethod
+    def begin_taking(function: Callable[[graph.Taken], tuple[Tensor, ...]], /) -> None: ...
+    @staticmethod
+    def end_taking() -> None: ...
+    @staticmethod
+    def set_taking(on: _bool, /) -> _bool: ...
     @staticmethod
     def adopt(out: Tensor, made: Tensor) -> None: ...
     @staticmethod
@@ -837,7 +851,7 @@ class Tensor:
     def adjoint(self) -> Tensor:
         """The conjugate transpose of the last two axes."""
     def all(self, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ...) -> Tensor:
-        """True where no element along dim is 0."""
+        """True where no element along dim is 0; with dim=() of each element. Of uint8 the answers are uint8."""
     def amax(self, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ...) -> Tensor:
         """Largest over dim, or over all axes; NaN wins. The gradient is shared among equals. Gradients: `input`."""
     def amin(self, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ...) -> Tensor:
@@ -847,7 +861,7 @@ class Tensor:
     def angle(self) -> Tensor:
         """The angle of a complex number, between -pi and pi; of a real one 0, or pi below 0. Gradients: `input`."""
     def any(self, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ...) -> Tensor:
-        """True where any element along dim is not 0."""
+        """True where any element along dim is not 0; with dim=() of each element. Of uint8 the answers are uint8."""
     def argmax(self, dim: _int | None = ..., keepdim: _bool = ...) -> Tensor:
         """First position of the largest element along dim, or in the flattened tensor; NaN wins."""
     def argmin(self, dim: _int | None = ..., keepdim: _bool = ...) -> Tensor:
@@ -1237,9 +1251,9 @@ class Tensor:
     def lcm_(self, other: Tensor) -> Self:
         """Least common multiple."""
     def ldexp(self, other: Tensor) -> Tensor:
-        """x times 2 to the power of other. (x is `input`.)"""
+        """x times 2 to the power of other, in x's type where other is of integers. (x is `input`.)"""
     def ldexp_(self, other: Tensor) -> Self:
-        """x times 2 to the power of other. (x is `input`.)"""
+        """x times 2 to the power of other, in x's type where other is of integers. (x is `input`.)"""
     def le(self, other: Tensor | Number) -> Tensor:
         """True where a is at most b. (a is `input`, b is `other`.)"""
     def le_(self, other: Tensor | Number) -> Self:

@@ -237,6 +237,8 @@ def block_diag(*tensors: Tensor) -> Tensor:
     for i, t in enumerate(tensors):
         if not isinstance(t, Tensor):
             raise TypeError(f"block_diag: tensors[{i}] is a {type(t).__name__}; expected a Tensor (block_diag(*tensors) for a list)")
+    if not tensors:
+        return ops.zeros((1, 0))
     parts = atleast_2d(list(tensors))
     dtype = functools.reduce(_C.promote_types, [p.dtype for p in parts])
     shapes = [p.shape for p in parts]

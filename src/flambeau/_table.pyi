@@ -87,7 +87,7 @@ def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = ..., alph
 def adjoint(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """The conjugate transpose of the last two axes."""
 def all(input: Tensor, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
-    """True where no element along dim is 0."""
+    """True where no element along dim is 0; with dim=() of each element. Of uint8 the answers are uint8."""
 def amax(input: Tensor, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
     """Largest over dim, or over all axes; NaN wins. The gradient is shared among equals. Gradients: `input`."""
 def amin(input: Tensor, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
@@ -97,7 +97,7 @@ def aminmax(input: Tensor, *, dim: _int | None = ..., keepdim: _bool = ..., out:
 def angle(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """The angle of a complex number, between -pi and pi; of a real one 0, or pi below 0. Gradients: `input`."""
 def any(input: Tensor, dim: Sequence[_int] | _int | None = ..., keepdim: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
-    """True where any element along dim is not 0."""
+    """True where any element along dim is not 0; with dim=() of each element. Of uint8 the answers are uint8."""
 @overload
 def arange(end: Number, *, dtype: _dtype | None = ..., device: _device | str | None = ..., requires_grad: _bool = ..., memory_format: Any = ..., layout: Any = ..., pin_memory: Any = ..., out: Tensor | None = ...) -> Tensor:
     """The numbers 0, 1, ... below end."""
@@ -838,9 +838,9 @@ def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tensor:
 def lcm_(input: Tensor, other: Tensor) -> Tensor:
     """Least common multiple."""
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tensor:
-    """x times 2 to the power of other. (x is `input`.)"""
+    """x times 2 to the power of other, in x's type where other is of integers. (x is `input`.)"""
 def ldexp_(input: Tensor, other: Tensor) -> Tensor:
-    """x times 2 to the power of other. (x is `input`.)"""
+    """x times 2 to the power of other, in x's type where other is of integers. (x is `input`.)"""
 def le(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """True where a is at most b. (a is `input`, b is `other`.)"""
 def le_(input: Tensor | Number, other: Tensor | Number) -> Tensor:

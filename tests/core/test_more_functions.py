@@ -143,6 +143,42 @@ def test_numbers_apart():
     assert_near(fl.ldexp(fl.tensor(x[:5]), fl.tensor([1, 2, 3, 4, -5])), np.ldexp(x[:5], [1, 2, 3, 4, -5]))
     with pytest.raises(fl.DTypeError):
         fl.frexp(fl.tensor([1, 2]))
+
+
+@pytest.mark.parametrize("dtype", [fl.float64, fl.float32, fl.float16, fl.bfloat16])
+def test_powers_of_two_keep_the_type(dtype):
+    x, far = fl.tensor([1.5, 0.0, -3.0]), {fl.float64: 1000, fl.float32: 120}.get(dtype, 12)
+    for power in (far, -far):  # 2^(2 * far) is no number of the type
+        tiny = fl.ldexp(x.to(dtype), fl.tensor(-power))
+        assert tiny.dtype is dtype and fl.ldexp(tiny, fl.tensor([2 * power])).double().equal(fl.tensor(np.ldexp(x.double().numpy(), power)))
+    y = x.to(dtype).clone()
+    assert y.ldexp_(fl.tensor([1, 2, 3])) is y and y.tolist() == [3, 0, -24]
+    powers = fl.tensor([np.inf, -np.inf, np.nan])
+    assert fl.ldexp(fl.tensor([2.0, 2.0, 2.0]), powers).nan_to_num(nan=7).tolist() == [np.finfo(np.float32).max, 0, 7]
+
+
+def test_powers_of_two_of_other_numbers():
+    assert fl.ldexp(fl.tensor([1, 3]), fl.tensor([True, False])).tolist() == [2, 3]
+    assert fl.ldexp(fl.tensor([1 + 2j]), fl.tensor([3])).tolist() == [8 + 16j]
+    x, power = fl.tensor([1.5, -2.0], dtype=fl.float64, requires_grad=True), fl.tensor([0.25, -3.5], dtype=fl.float64, requires_grad=True)
+    assert fl.autograd.gradcheck(fl.ldexp, (x, power)) and fl.autograd.gradgradcheck(fl.ldexp, (x, power))
+
+
+def test_truth_of_bytes_and_along_no_axis():
+    x = fl.tensor([[0, 2, 255], [0, 0, 4]], dtype=fl.uint8)
+    for fold, want in ((fl.any, [0, 1, 1]), (fl.all, [0, 0, 1])):
+        assert fold(x, 0).dtype is fl.uint8 and fold(x, 0).tolist() == want
+        assert fold(x.float(), 0).dtype is fl.bool and fold(x.float(), 0).tolist() == [bool(v) for v in want]
+        for y in (x, x.float(), x.t(), x.bool(), x[:0], x[0, 0]):
+            each = fold(y, dim=())
+            assert each.shape == y.shape and each.tolist() == (y != 0).to(each.dtype).tolist()
+
+
+def test_matrices_along_no_diagonal():
+    assert fl.block_diag().shape == (1, 0) and fl.block_diag().dtype is fl.float32
+
+
+def test_float_powers():
     assert fl.float_power(fl.tensor([2, 3]), 2).dtype is fl.float64
     assert fl.float_power(2, fl.tensor([2, 3])).tolist() == [4, 8]
     x = fl.tensor([2.0, 3.0], dtype=fl.float64)

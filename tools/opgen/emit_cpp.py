@@ -159,7 +159,7 @@ def _each_call(op: Op, target: str | None) -> list[str]:
     else:
         y = op.sig.outs[0][1]
         out.append(f'  Tensor {y} = run_each({kernel}, "{op.name}", {rest});')
-    out += ["  if (graph::recording()) [[unlikely]]", f"    if (!{y}.is_meta()) {emit_graph.record(op, target)}"]
+    out.append(f"  if (graph::recording()) [[unlikely]] {emit_graph.record(op, f'{y}.is_meta()', target)}")
     return out
 
 
@@ -225,7 +225,7 @@ def _kernel_call(op: Op) -> list[str]:
             f"  Tensor {y};",
             f"  if (graph::recording() && !any_meta({', '.join(tensors)})) [[unlikely]] {{",
             f"    {y} = graph::promised_like(kernels::{op.get('kernel')}({asked}));",
-            f"    {emit_graph.record(op)}",
+            f"    {emit_graph.record(op, 'false')}",
             "  } else {",
             *("  " + line.replace(f"auto {y} = ", f"{y} = ") for line in _kernel_body(op, "new")),
             "  }",
@@ -234,7 +234,8 @@ def _kernel_call(op: Op) -> list[str]:
     shown = outs[0] if outs and not is_inplace_op(op) else op.sig.args[0].name
     guard = f"if (!{shown}.is_meta()) " if op.sig.outs else ""
     body = _kernel_body(op, "new")
-    return ["  if (graph::recording()) [[unlikely]] {", f"    {guard}{emit_graph.record(op)}", "  } else {", *(f"  {line}" for line in body[:-1]), f"    {guard}{body[-1].strip()}", "  }"]
+    noted = emit_graph.record(op, f"{shown}.is_meta()" if op.sig.outs else "false")
+    return ["  if (graph::recording()) [[unlikely]] {", f"    {noted}", "  } else {", *(f"  {line}" for line in body[:-1]), f"    {guard}{body[-1].strip()}", "  }"]
 
 
 def _allocate(op: Op) -> list[str]:

@@ -50,13 +50,13 @@ def _position_of_bool(op: Op, name: str) -> int:
     return found[0]
 
 
-def record(op: Op, inplace: str | None = None) -> str:
-    """The statement that appends a call; `inplace` is what is written over, of the form that does so."""
+def record(op: Op, meta: str, inplace: str | None = None) -> str:
+    """The statement that appends a call; `meta` says in C++ whether it computes nothing, `inplace` is what is written over, of the form that does so."""
     args = [a.name for a in op.sig.args]
     if inplace:
         args[0] = inplace
     outs = "" if inplace else ", ".join(f"&{n}" for n in outs_of(op))
-    return f"graph::record(info_{op.ident}{'_' if inplace else ''}, {{{outs}}}, {', '.join(args)});"
+    return f"graph::record(info_{op.ident}{'_' if inplace else ''}, {meta}, {{{outs}}}, {', '.join(args)});"
 
 
 def _unboxed(op: Op) -> list[str]:

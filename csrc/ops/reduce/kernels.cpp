@@ -112,8 +112,16 @@ void amax(const Tensor& x, Dimensions dim, bool, const Tensor& y) { bound(Fold::
 void amin(const Tensor& x, Dimensions dim, bool, const Tensor& y) { bound(Fold::Min, x, dim, y); }
 void max_all(const Tensor& x, const Tensor& y) { amax(x, {}, false, y); }
 void min_all(const Tensor& x, const Tensor& y) { amin(x, {}, false, y); }
-void any(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::Any}, fold_type(x.dtype()), x, dim, y); }
-void all(const Tensor& x, Dimensions dim, bool, const Tensor& y) { reduce({.fold = Fold::All}, fold_type(x.dtype()), x, dim, y); }
+// An empty list of axes folds none: each element alone.
+static void truth(Fold fold, const Tensor& x, Dimensions dim, const Tensor& y) {
+  if (!dim || !dim->empty()) return reduce({.fold = fold}, fold_type(x.dtype()), x, dim, y);
+  Dims sizes = x.sizes(), strides = x.strides();
+  sizes.push_back(1), strides.push_back(1);
+  const int64_t last = x.ndim();
+  reduce({.fold = fold}, fold_type(x.dtype()), alias(x, sizes, strides, x.offset()), IntList(&last, 1), y);
+}
+void any(const Tensor& x, Dimensions dim, bool, const Tensor& y) { truth(Fold::Any, x, dim, y); }
+void all(const Tensor& x, Dimensions dim, bool, const Tensor& y) { truth(Fold::All, x, dim, y); }
 void count_nonzero(const Tensor& x, Dimensions dim, const Tensor& y) {
   reduce({.fold = Fold::NonZero}, fold_type(x.dtype()), x, dim, y);
 }

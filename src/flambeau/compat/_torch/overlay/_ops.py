@@ -1,9 +1,8 @@
 """`torch._ops`: the classes of operators."""
 
-from flambeau.compat._torch.overlay.ops import Namespace, OpOverloadPacket
+from flambeau.compat._torch.overlay.ops import Namespace, OpOverload, OpOverloadPacket
 
 __all__ = ["OpOverload", "OpOverloadPacket"]
 
-OpOverload = OpOverloadPacket
 HigherOrderOperator = OpOverloadPacket
 _OpNamespace = Namespace

@@ -9,36 +9,92 @@ from typing import Any
 import flambeau
 from flambeau.compat._torch import overlay
 from flambeau.compat._torch.extensions import provide
+from flambeau.compat._torch.overlay.utils import _python_dispatch
 
 __all__ = ["load_library", "loaded_libraries"]
 
 loaded_libraries: set[str] = set()
 
 
-class OpOverloadPacket:
+class _Once:
+    """What is there once: its copies are itself, and pickles know it by its name."""
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __reduce__(self) -> Any:
+        return _by_name, (str(self),)
+
+
+def _by_name(path: str) -> Any:
+    space, *names = path.split(".")
+    found: Any = _namespaces.setdefault(space, Namespace(space))
+    for name in names:
+        found = getattr(found, name)
+    return found
+
+
+class OpOverloadPacket(_Once):
     """An operator of ATen's: `torch.ops.aten.add`. All its overloads (`.default`, `.Tensor`) are the one function, which tells them by its arguments."""
 
     def __init__(self, namespace: str, name: str, function: Any) -> None:
-        self._name = f"{namespace}::{name}"
-        self.__name__ = name
+        self._qualified_op_name = f"{namespace}::{name}"
+        self._namespace, self.__name__ = namespace, name
         self._function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
 
     def overloads(self) -> list[str]:
-        """The names by which all overloads are found: one, as they are one function."""
-        return ["default"]
+        """The names by which overloads were asked for so far, `default` first; any name finds one."""
+        return list(dict.fromkeys(("default", *(k for k, v in self.__dict__.items() if isinstance(v, OpOverload)))))
 
-    def __getattr__(self, overload: str) -> OpOverloadPacket:
+    def __getattr__(self, overload: str) -> OpOverload:
         if overload.startswith("_"):
             raise AttributeError(overload)
-        return self
+        made = OpOverload(self, overload)
+        self.__dict__[overload] = made
+        return made
 
     def __repr__(self) -> str:
-        return f"<operator {self._name}>"
+        return f"<OpOverloadPacket(op='{self}')>"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return f"{self._namespace}.{self.__name__}"
+
+
+class OpOverload(_Once):
+    """One overload of an operator: `torch.ops.aten.add.Tensor`, there once. It is what `__torch_dispatch__` is told of a call."""
+
+    def __init__(self, packet: OpOverloadPacket, overload: str) -> None:
+        self.overloadpacket = self._overloadpacket = packet
+        self._overloadname, self._opname, self.namespace = overload, packet.__name__, packet._namespace
+        self.__name__ = f"{packet.__name__}.{overload}"
+        self.__module__ = f"torch._ops.{packet._namespace}"
+        self.tags: list[Any] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        made = _python_dispatch.called(self, args, kwargs)
+        return self.overloadpacket._function(*args, **kwargs) if made is NotImplemented else made
+
+    def name(self) -> str:
+        """`aten::add.Tensor`; of the default overload `aten::add`."""
+        name = self.overloadpacket._qualified_op_name
+        return name if self._overloadname == "default" else f"{name}.{self._overloadname}"
+
+    @property
+    def is_view(self) -> bool:
+        """Whether its result is a view: said of none, since views are not operators that are dispatched."""
+        return False
+
+    def __repr__(self) -> str:
+        return f"<OpOverload(op='{self.overloadpacket}', overload='{self._overloadname}')>"
+
+    def __str__(self) -> str:
+        return f"{self.overloadpacket}.{self._overloadname}"
 
 
 def _to_copy(x: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, non_blocking: bool = False,
@@ -124,6 +180,22 @@ class Namespace:
 
 
 _namespaces: dict[str, Namespace] = {}
+
+
+def kernel(name: str) -> OpOverloadPacket:
+    """`aten.<name>` as modes below autograd see it: also of kernels that are no operators, which can be called with what they were called with."""
+    aten = _namespaces.setdefault("aten", Namespace("aten"))
+    if name not in aten.__dict__:
+        aten.__dict__[name] = OpOverloadPacket("aten", name, _found(name) or _only_as_it_was(name))
+    packet: OpOverloadPacket = aten.__dict__[name]
+    return packet
+
+
+def _only_as_it_was(name: str) -> Any:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"aten::{name}: a kernel of flambeau's, which can be called with the arguments that __torch_dispatch__ got, or tensors like them")
+
+    return refuse
 
 
 def load_library(path: Any) -> None:

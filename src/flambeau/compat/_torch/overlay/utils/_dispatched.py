@@ -1,0 +1,207 @@
+"""Calls of kernels as calls of ATen's operators, for modes below autograd.
+
+Products of matrices and convolutions get ATen's form, since programs count them: what is `linear` here is `addmm` over matrices, and its gradients are `mm`.
+Other kernels keep their arguments, under ATen's name where it is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flambeau import _C
+from flambeau._C import Tensor
+
+# Kernels that ATen calls otherwise.
+_RENAMED = {
+    "batch_norm": "native_batch_norm", "batch_norm_backward": "native_batch_norm_backward", "cast": "_to_copy", "cat_same": "cat",
+    "clamp_between": "clamp", "clamp_floats": "clamp", "constant_pad": "constant_pad_nd", "contiguous_copy": "clone",
+    "embedding_backward": "embedding_dense_backward", "gelu_erf": "gelu", "gelu_erf_backward": "gelu_backward", "gelu_tanh": "gelu",
+    "gelu_tanh_backward": "gelu_backward", "group_norm": "native_group_norm", "group_norm_backward": "native_group_norm_backward",
+    "index_get": "index", "layer_norm": "native_layer_norm", "layer_norm_backward": "native_layer_norm_backward", "log_softmax": "_log_softmax",
+    "log_softmax_backward": "_log_softmax_backward_data", "nll_loss": "nll_loss_forward", "prelu_kernel": "_prelu_kernel",
+    "relu_backward": "threshold_backward", "scaled_dot_product_attention": "_scaled_dot_product_flash_attention_for_cpu",
+    "scaled_dot_product_attention_backward": "_scaled_dot_product_flash_attention_for_cpu_backward", "softmax": "_softmax",
+    "softmax_backward": "_softmax_backward_data",
+}  # fmt: skip
+# Overloads other than `default`.
+_BY_TENSOR = frozenset("add sub mul div floor_divide remainder fmod bitwise_and bitwise_or bitwise_xor lerp".split())
+_BY_OPERAND = frozenset("eq ne lt le gt ge".split())
+_BY_AXIS = {"sum": "dim_IntList", "mean": "dim", "max": "dim", "min": "dim", "median": "dim", "prod": "dim_int", "any": "dim", "all": "dim"}
+_OTHERS = {"where": "self", "fill": "Scalar", "masked_fill": "Scalar", "std": "correction", "var": "correction", "index": "Tensor"}
+
+
+
+class Call:
+    """A call of a kernel under an operator's name, with its own arguments."""
+
+    def __init__(self, taken: Any) -> None:
+        self._taken = taken
+        self._given = self.args = tuple(taken.args())
+        name, end = (taken.name[:-1], "_") if taken.name.endswith("_") else (taken.name, "")
+        name = _RENAMED.get(name, name)
+        self.func = operator(name + end, _overload(name, self.args))
+
+    def run(self, args: Sequence[Any]) -> Any:
+        """Computes with these arguments; NotImplemented where they are not like its own."""
+        if not _alike(args, self._given):
+            return NotImplemented
+        outs = self._taken.run(_tensors(args))
+        if not outs:
+            return args[0] if self._taken.writes() else None
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def outputs(self, result: Any) -> list[Any]:
+        """The kernel's outputs, of what the operator is said to have returned."""
+        sizes = self._taken.sizes()
+        return [] if not sizes else [result] if len(sizes) == 1 else list(result)
+
+
+class Form(Call):
+    """A call of a kernel as one of an operator with other arguments: `args` stands for it, and what is returned is `apart` from the kernel's output."""
+
+    def __init__(self, taken: Any, name: str, args: Sequence[Any], size: Sequence[int] | None = None, place: int | None = None) -> None:
+        super().__init__(taken)
+        self.func, self.args = operator(name, "default"), tuple(args)
+        self._size, self._place = size, place  # of the operator's result, and where that is among several
+
+    def run(self, args: Sequence[Any]) -> Any:
+        if len(args) != len(self.args) or any(x is not y for x, y in zip(args, self.args, strict=True)):
+            return NotImplemented
+        (y,) = self._taken.run(_tensors(self._given))
+        y = y if self._size is None else y.reshape(self._size)
+        return y if self._place is None else tuple(y if i == self._place else None for i in range(3))
+
+    def outputs(self, result: Any) -> list[Any]:
+        y = result if self._place is None else result[self._place]
+        return [y.reshape(self._taken.sizes()[0])]
+
+
+def as_aten(taken: Any) -> Call:
+    """The operator and the arguments that stand for a call."""
+    made = _FORMS.get(taken.ident)
+    call = made(taken, *taken.args()) if made else None
+    return call or Call(taken)
+
+
+def operator(name: str, overload: str) -> Any:
+    """`torch.ops.aten.<name>.<overload>`, also of a kernel that ATen has not."""
+    from flambeau.compat._torch.overlay import ops
+
+    return getattr(ops.kernel(name), overload)
+
+
+def _overload(name: str, args: Sequence[Any]) -> str:
+    second = args[1] if len(args) > 1 else None
+    if name in _BY_TENSOR:
+        return "Tensor"
+    if name in _BY_OPERAND:
+        return "Tensor" if isinstance(second, Tensor) else "Scalar"
+    if name == "pow":
+        return "Tensor_Tensor" if isinstance(args[0], Tensor) and isinstance(second, Tensor) else "Tensor_Scalar" if isinstance(args[0], Tensor) else "Scalar"
+    if name in _BY_AXIS:
+        return _BY_AXIS[name] if second is not None else "default"
+    return _OTHERS.get(name, "default")
+
+
+def _tensors(args: Sequence[Any]) -> list[Any]:
+    """The tensors among arguments, also those in lists, in order."""
+    found: list[Any] = []
+    for x in args:
+        if isinstance(x, Tensor):
+            found.append(x)
+        elif isinstance(x, list):
+            found += x
+    return found
+
+
+def _alike(args: Sequence[Any], own: Sequence[Any]) -> bool:
+    """Whether a kernel can be called with `args` in place of `own`: tensors of the same shapes and types, and the same of all else."""
+    if len(args) != len(own):
+        return False
+    for x, y in zip(args, own, strict=True):
+        if isinstance(y, list):
+            if not isinstance(x, list | tuple) or not _alike(x, y):
+                return False
+        elif isinstance(y, Tensor):
+            if x is not y and not (isinstance(x, Tensor) and x.shape == y.shape and x.dtype == y.dtype and x.device == y.device):
+                return False
+        elif type(x) is not type(y) or x != y:
+            return False
+    return True
+
+
+# ---------------------------------------------------------------- products
+
+
+def _matrix(x: Tensor) -> Tensor:
+    return x.reshape(-1, x.shape[-1])
+
+
+def _linear(taken: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Call:
+    rows = _matrix(x)
+    size = (rows.shape[0], weight.shape[0])
+    if bias is None:
+        return Form(taken, "mm", (rows, weight.t()), size)
+    return Form(taken, "addmm", (bias, rows, weight.t()), size)
+
+
+def _matmul(taken: Any, a: Tensor, b: Tensor) -> Call | None:
+    if a.dim() >= 2 and b.dim() == 2:
+        rows = _matrix(a)
+        return Form(taken, "mm", (rows, b), (rows.shape[0], b.shape[1]))
+    if a.dim() == 3 and b.dim() == 3 and a.shape[0] == b.shape[0]:
+        return Form(taken, "bmm", (a, b))
+    if a.dim() == 2 and b.dim() == 1:
+        return Form(taken, "mv", (a, b))
+    return Form(taken, "dot", (a, b)) if a.dim() == b.dim() == 1 else None
+
+
+def _matmul_grad_a(taken: Any, dy: Tensor, b: Tensor, shape: tuple[int, ...]) -> Call | None:
+    if b.dim() == 2 and dy.dim() >= 2:
+        rows = _matrix(dy)
+        return Form(taken, "mm", (rows, b.t()), (rows.shape[0], b.shape[0]))
+    return Form(taken, "bmm", (dy, b.mT)) if dy.dim() == b.dim() == 3 == len(shape) and dy.shape[0] == b.shape[0] == shape[0] else None
+
+
+def _matmul_grad_b(taken: Any, dy: Tensor, a: Tensor, shape: tuple[int, ...]) -> Call | None:
+    if len(shape) == 2 and dy.dim() >= 2 and a.dim() >= 2:
+        return Form(taken, "mm", (_matrix(a).t(), _matrix(dy)), shape)
+    return Form(taken, "bmm", (a.mT, dy)) if dy.dim() == a.dim() == 3 == len(shape) and dy.shape[0] == a.shape[0] == shape[0] else None
+
+
+def _convolution(taken: Any, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Call:
+    args = (x, weight, bias, list(stride), list(padding), list(dilation), False, [0] * len(stride), groups)
+    return Form(taken, "convolution", args)
+
+
+def _transposed(
+    taken: Any, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: int
+) -> Call:
+    args = (x, weight, bias, list(stride), list(padding), list(dilation), True, list(output_padding), groups)
+    return Form(taken, "convolution", args)
+
+
+def _gradient_of_convolution(place: int) -> Callable[..., Call]:
+    """By the input (0) or by the weight (1), each of which is a kernel of its own here. Of the other only the shape is known."""
+
+    def form(taken: Any, dy: Tensor, other: Tensor, shape: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Call:
+        own = _C.ops.empty(shape, dtype=other.dtype, device="meta")
+        x, weight = (own, other) if place == 0 else (other, own)
+        mask = [i == place for i in range(3)]
+        args = (dy, x, weight, None, list(stride), list(padding), list(dilation), False, [0] * len(stride), groups, mask)
+        return Form(taken, "convolution_backward", args, None, place)
+
+    return form
+
+
+_FORMS: dict[str, Callable[..., Call | None]] = {
+    "linear": _linear,
+    "matmul": _matmul,
+    "matmul_grad_a": _matmul_grad_a,
+    "matmul_grad_b": _matmul_grad_b,
+    "convolution": _convolution,
+    "conv_transposed": _transposed,
+    "conv_backward_data": _gradient_of_convolution(0),
+    "conv_backward_weight": _gradient_of_convolution(1),
+}
