@@ -6,15 +6,19 @@
 #include "op/cast.h"
 #include "op/cat.h"
 #include "op/clone.h"
+#include "op/contiguous_copy.h"
 #include "op/expand.h"
 #include "op/index.h"
 #include "op/index_put.h"
 #include "op/index_put_.h"
 #include "op/index_select.h"
+#include "op/new_full.h"
 #include "op/new_zeros.h"
+#include "op/nonzero.h"
 #include "op/real.h"
 #include "op/select.h"
 #include "op/sum.h"
+#include "op/transpose.h"
 
 namespace fl {
 namespace {
@@ -38,6 +42,18 @@ void same_axes(const SparseParts& a, const SparseParts& b, const Tensor& x) {
 Tensor joined(const Tensor& a, const Tensor& b, int64_t dim) {
   const Tensor both[] = {a, b};
   return op::cat(TensorList(both), dim);
+}
+
+// Every place once, of more places than there are elements.
+Ref<SparseParts> each_once(const SparseParts& parts, IntList sizes) {
+  const std::vector<Tensor> axes = axes_of(parts);
+  const Tensor yes = op::new_full(parts.values, Dims{}, Scalar(true), DType::Bool);
+  const Tensor there = op::index_put(op::new_zeros(parts.values, sizes.subspan(0, static_cast<size_t>(parts.axes())), DType::Bool), axes, yes, false);
+  const Tensor whole = op::index_put(op::new_zeros(parts.values, sizes), axes, parts.values, true);
+  Tensor places = op::contiguous_copy(op::transpose(op::nonzero(there), 0, 1));
+  std::vector<Tensor> at;
+  for (int64_t d = 0; d < parts.axes(); ++d) at.push_back(op::select(places, 0, d));
+  return make_ref<SparseParts>(std::move(places), op::index(whole, at), true);
 }
 
 }  // namespace
@@ -95,7 +111,9 @@ bool sparse_sum_into(const Tensor& x, const Tensor& grad) {
   }
   const Ref<SparseParts> mine = sparse_parts(x);
   same_axes(*mine, *y, x);
-  write_sparse("add_", x, joined(mine->indices, y->indices, 1), joined(mine->values, y->values, 0), mine->places() == 0 && y->coalesced);
+  auto sum = make_ref<SparseParts>(joined(mine->indices, y->indices, 1), joined(mine->values, y->values, 0), mine->places() == 0 && y->coalesced);
+  if (!sum->coalesced && sum->axes() > 0 && sum->places() > x.numel()) sum = each_once(*sum, x.sizes());
+  write_sparse("add_", x, sum->indices, sum->values, sum->coalesced);
   return true;
 }
 

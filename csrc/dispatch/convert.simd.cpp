@@ -36,6 +36,43 @@ void float_to_int(To* dst, const From* src, int64_t n) {
   for (int64_t i = 0; i < n; ++i) dst[i] = static_cast<To>(static_cast<Wide>(src[i]));
 }
 
+// Processors without AVX-512 have no conversion between int64 and double. 1.5 * 2^52 plus a whole number of up to 51 bits has that number in its
+// lower bits. Other numbers are converted one by one, with those around them.
+#if defined(__AVX2__) && !defined(__AVX512DQ__)
+constexpr double kWholes = 0x1.8p52;
+constexpr int64_t kBlock = 64;
+
+void to_int64(int64_t* dst, const double* src, int64_t n) {
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t m = std::min(kBlock, n - i);
+    int far = 0;
+#pragma omp simd reduction(| : far)
+    for (int64_t j = i; j < i + m; ++j) far |= __builtin_fabs(src[j]) < 0x1p51 ? 0 : 1;
+    if (far) {
+      for (int64_t j = i; j < i + m; ++j) dst[j] = static_cast<int64_t>(src[j]);
+      continue;
+    }
+#pragma omp simd
+    for (int64_t j = i; j < i + m; ++j) dst[j] = __builtin_bit_cast(int64_t, __builtin_trunc(src[j]) + kWholes) - __builtin_bit_cast(int64_t, kWholes);
+  }
+}
+
+void to_double(double* dst, const int64_t* src, int64_t n) {
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t m = std::min(kBlock, n - i);
+    uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+    for (int64_t j = i; j < i + m; ++j) far |= (static_cast<uint64_t>(src[j]) + (uint64_t{1} << 51)) >> 52;
+    if (far) {
+      for (int64_t j = i; j < i + m; ++j) dst[j] = static_cast<double>(src[j]);
+      continue;
+    }
+#pragma omp simd
+    for (int64_t j = i; j < i + m; ++j) dst[j] = __builtin_bit_cast(double, src[j] + __builtin_bit_cast(int64_t, kWholes)) - kWholes;
+  }
+}
+#endif
+
 template <class From>
 void to_bool(uint8_t* dst, const From* src, int64_t n) {
 #pragma omp simd
@@ -65,8 +102,7 @@ void to_half(S* dst, const float* src, int64_t n) {
     for (; i + 2 * kVectorFloats <= n; i += 2 * kVectorFloats) {
       const Vector a = vector(i), b = vector(i + kVectorFloats);
       if (no_nan(a, b)) {
-        const BFloatPair pair = bfloat_pair(a, b);
-        std::memcpy(static_cast<void*>(dst + i), &pair, sizeof(pair));
+        store_pair(dst + i, bfloat_pair(a, b));
       } else {
         narrow(i);
         narrow(i + kVectorFloats);
@@ -84,6 +120,12 @@ void from_plain(void* dst, DType to, const From* src, int64_t n) {
     if constexpr (real) float_to_int(out, src, n);
     else plain(out, src, n);
   };
+#if defined(__AVX2__) && !defined(__AVX512DQ__)
+  if constexpr (std::is_same_v<From, double>)
+    if (to == DType::Int64) return to_int64(static_cast<int64_t*>(dst), src, n);
+  if constexpr (std::is_same_v<From, int64_t>)
+    if (to == DType::Float64) return to_double(static_cast<double*>(dst), src, n);
+#endif
   switch (to) {
     case DType::Bool: return to_bool(static_cast<uint8_t*>(dst), src, n);
     case DType::UInt8: return integer(static_cast<uint8_t*>(dst));

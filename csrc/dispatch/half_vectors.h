@@ -91,6 +91,7 @@ inline BFloatPair bfloat_pair(Vector a, Vector b) {
   return _mm512_permutex2var_epi16(rounded(a), _mm512_load_si512(kHigher), rounded(b));
 }
 
+inline void store_pair(void* to, BFloatPair pair) { _mm512_storeu_si512(to, pair); }
 inline bool no_nan(Vector a, Vector b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) == 0; }
 #elif defined(__AVX2__)
 using BFloatPair = __m256i;
@@ -102,6 +103,7 @@ inline BFloatPair bfloat_pair(Vector a, Vector b) {
   return _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded(a), rounded(b)), 0xd8);  // packed within halves of 128 bits
 }
 
+inline void store_pair(void* to, BFloatPair pair) { _mm256_storeu_si256(static_cast<__m256i*>(to), pair); }
 inline bool no_nan(Vector a, Vector b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)) == 0; }
 #endif
 

@@ -35,8 +35,11 @@ struct Memory {
 #if FL_BFLOAT_PAIRS
     if constexpr (std::is_same_v<S, BFloat16>)
       if (no_nan(v0, v1) && no_nan(v2, v3) && no_nan(v4, v5) && no_nan(v6, v7)) {
-        const BFloatPair pairs[] = {bfloat_pair(v0, v1), bfloat_pair(v2, v3), bfloat_pair(v4, v5), bfloat_pair(v6, v7)};
-        std::memcpy(to, pairs, sizeof(pairs));
+        constexpr int64_t pair = sizeof(BFloatPair);  // an array of them would go by the stack
+        store_pair(to, bfloat_pair(v0, v1));
+        store_pair(to + pair, bfloat_pair(v2, v3));
+        store_pair(to + 2 * pair, bfloat_pair(v4, v5));
+        store_pair(to + 3 * pair, bfloat_pair(v6, v7));
         FL_NEXT_STEP;
       }
 #endif

@@ -253,7 +253,9 @@ def _spelled(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
             letters.append("..." if label is Ellipsis else _LABELS[label])
         return "".join(letters)
 
-    pairs, out = (args[:-1], args[-1]) if len(args) % 2 else (args, None)
+    n = len(args)
+    args = tuple(x.tolist() if isinstance(x, Tensor) and (k % 2 or (n % 2 and k == n - 1)) else x for k, x in enumerate(args))
+    pairs, out = (args[:-1], args[-1]) if n % 2 else (args, None)
     for labels in (*pairs[1::2], *([] if out is None else [out])):
         if not isinstance(labels, (list, tuple)):
             raise TypeError(f"einsum: a {type(labels).__name__} where a list of labels goes; expected tensors and lists of numbers in turn")

@@ -23,6 +23,8 @@ class Namespace:
 
     def __getattr__(self, name: str) -> Any:
         op = registry.get(f"{self._name}::{name}")
+        if op is None and any(key.startswith(f"{self._name}::{name}.") for key in registry):
+            return Overloads(f"{self._name}::{name}")
         if op is None:
             have = ", ".join(dir(self)) or "none"
             raise AttributeError(f"flambeau.ops.{self._name} has no op '{name}'; it has {have}. Import what defines it first")
@@ -33,6 +35,39 @@ class Namespace:
 
     def __repr__(self) -> str:
         return f"<flambeau.ops.{self._name}: {', '.join(dir(self)) or 'empty'}>"
+
+
+class Overloads:
+    """Ops that are called `name.overload`, where none is called `name` alone."""
+
+    def __init__(self, qualname: str) -> None:
+        self._qualname = qualname
+
+    def overloads(self) -> list[str]:
+        """What follows the name, in the order in which they were defined."""
+        return [key.rpartition(".")[2] for key in registry if key.startswith(f"{self._qualname}.")]
+
+    def __getattr__(self, overload: str) -> Any:
+        op = registry.get(f"{self._qualname}.{overload}")
+        if op is None:
+            raise AttributeError(f"{self._qualname} has no overload '{overload}'; it has {', '.join(self.overloads())}")
+        return op
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The first of them that takes the arguments."""
+        errors = []
+        for overload in self.overloads():
+            op = getattr(self, overload)
+            try:
+                op._schema.bind(op._qualname, args, kwargs)
+            except (TypeError, ValueError) as error:
+                errors.append(str(error))
+                continue
+            return op(*args, **kwargs)
+        raise TypeError("\n".join(errors))
+
+    def __repr__(self) -> str:
+        return f"<{self._qualname}: {', '.join(self.overloads())}>"
 
 
 def __getattr__(name: str) -> Any:

@@ -99,6 +99,19 @@ class UntypedStorage:
         flat = copied("UntypedStorage.from_buffer", buffer, byte_order, dtype, count, offset)
         return cls._of(flat.view(_C.uint8))
 
+    def resize_(self, size: int) -> UntypedStorage:
+        """Makes it larger, in place; what is new has no values.
+
+        Raises:
+            ValueError: `size` bytes are fewer than it has: tensors see those.
+        """
+        if size < self.nbytes():
+            raise _C.ArgumentError(
+                f"UntypedStorage.resize_: size = {size}, but it has {self.nbytes()} bytes, which tensors see; expected at least as many"
+            )
+        self._bytes.resize_((size,))
+        return self
+
     def new(self) -> UntypedStorage:
         """One without bytes."""
         return UntypedStorage(0)

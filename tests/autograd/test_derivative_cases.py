@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import mpmath
 import pytest
 
@@ -103,3 +105,36 @@ def test_slopes_of_sinc_near_0(dtype, eps):
             slope = -mpmath.pi * u / 3 if near else mpmath.pi * (u * mpmath.cos(u) - mpmath.sin(u)) / u**2
             bend = -(mpmath.pi**2) / 3 if near else mpmath.pi**2 * ((2 - u**2) * mpmath.sin(u) - 2 * u * mpmath.cos(u)) / u**3
             assert abs(a - slope) <= 16 * eps * abs(slope) + 1e-44 and abs(b - bend) <= 64 * eps * abs(bend) + 8 * eps
+
+
+def test_derivatives_of_batches_are_compared():
+    x, w = fl.rand(3, 2, dtype=fl.float64, requires_grad=True), fl.rand(2, 2, dtype=fl.float64, requires_grad=True)
+    both = {"check_batched_grad": True, "check_batched_forward_grad": True}
+    assert gradcheck(lambda a, k, b: (a @ b).sin() * k, (x, 2.0, w), check_forward_ad=True, **both)
+    assert gradgradcheck(lambda a: a.sin(), (x,), check_batched_grad=True)
+
+    class Square(fl.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            return x * x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, dy):
+            return dy * 2 * ctx.saved_tensors[0] if dy.dim() == 2 else dy
+
+    assert gradcheck(Square.apply, (x,), check_batched_grad=True)
+
+    calls = []
+
+    def changes(a):
+        calls.append(a)
+        return a * float(len(calls))
+
+    wrong = importlib.import_module("flambeau.autograd.gradcheck")._wrong_batch
+    assert "by vmap differs from one after the other in result 0" in wrong("forward mode", changes, [x], [x], 1e-5, 1e-3)

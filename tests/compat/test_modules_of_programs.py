@@ -63,3 +63,28 @@ def test_modules_of_pools_events_and_switches():
         print(x)
     """)
     assert lines == ["True True True", "True True torch.monitor", "tensor([21.0855, 21.0855])"]
+
+
+def test_classes_that_a_program_registers_are_containers_for_transformations():
+    lines = says("""
+        import torch
+        from torch.utils import _pytree
+        class Pair:
+            def __init__(self, a, b):
+                self.a, self.b = a, b
+        _pytree.register_pytree_node(Pair, lambda p: ([p.a, p.b], None), lambda children, _: Pair(*children))
+        out = torch.func.vmap(lambda p: Pair(p.a + p.b, p.a.sum()))(Pair(torch.ones(3, 2), torch.arange(6.0).reshape(3, 2)))
+        print(type(out).__name__, out.a.tolist(), out.b.tolist())
+        print(torch.func.grad(lambda p: (p.a * p.b).sum())(Pair(torch.ones(2), torch.ones(2) * 3)).a.tolist())
+    """)
+    assert lines == ["Pair [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]] [2.0, 2.0, 2.0]", "[3.0, 3.0]"]
+
+
+def test_switches_of_einsum_and_texts_of_tensors():
+    lines = says("""
+        import torch
+        print(torch.backends.opt_einsum.set_flags(True, "greedy"), torch._tensor_str._str(torch.ones(2)))
+        with torch.backends.opt_einsum.flags(enabled=False):
+            print(torch.backends.opt_einsum.is_available())
+    """)
+    assert lines == ["(False, None) tensor([1., 1.])", "False"]

@@ -191,8 +191,6 @@ def test_arguments_that_are_refused(tmp_path):
     for how, error in (({"stance": "odd"}, RuntimeError), ({"stance": "fail_on_recompile"}, NotImplementedError), ({"force_backend": "x"}, NotImplementedError)):
         with pytest.raises(error, match="set_stance"), fl.compiler.set_stance(**how):
             pass
-    with pytest.raises(NotImplementedError, match="check_batched_grad = True; expected False"):
-        fl.autograd.gradcheck(fl.sin, fl.ones(1, dtype=fl.float64, requires_grad=True), check_batched_grad=True)
     with pytest.raises(NotImplementedError, match="check_fwd_over_rev"):
         fl.autograd.gradgradcheck(fl.sin, fl.ones(1, dtype=fl.float64, requires_grad=True), check_fwd_over_rev=True)
     with pytest.raises(TypeError, match="fast_modes"):

@@ -163,3 +163,12 @@ def test_set_to_itself_has_no_derivative():
     assert len(y.grad_fn.next_functions) == 1
     with pytest.raises(fl.AutogradError, match="set_ has no derivative"):
         y.sum().backward()
+
+
+def test_a_storage_grows_in_place():
+    x = fl.arange(4.0)
+    storage = x.untyped_storage()
+    assert storage.resize_(32) is storage and storage.nbytes() == 32 and x.untyped_storage().nbytes() == 32
+    assert x.tolist() == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="expected at least as many"):
+        storage.resize_(0)

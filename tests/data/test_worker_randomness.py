@@ -112,3 +112,15 @@ def test_other_draws_are_not_warned_of(not_warned, draw, options):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         list(DataLoader(Global(draw), **options))
+
+
+def test_batches_go_to_workers_in_turn():
+    class Ids(Noisy):
+        def __getitem__(self, i):
+            time.sleep(0.002 * (i % 4))
+            info = fl.utils.data.get_worker_info()
+            return fl.tensor([info.id, info.num_workers, info.seed - info.base_seed])
+
+    for _ in range(2):
+        found = [batch[0].tolist() for batch in DataLoader(Ids(), batch_size=2, num_workers=3)]
+        assert found == [[k % 3, 3, k % 3] for k in range(12)]

@@ -658,3 +658,16 @@ def test_no_file_is_left_behind_however_early_it_is_interrupted(path, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         fl.save({"x": fl.ones(1)}, path)
     assert os.listdir(path.parent) == []
+
+
+def test_what_stands_in_one_file_behind_each_other_is_read_in_turn():
+    file = io.BytesIO(b"head")
+    file.seek(4)
+    for i in range(3):
+        fl.save({"x": fl.arange(i + 1), "y": fl.ones(2) * i}, file, format="pt", _use_new_zipfile_serialization=False)
+    file.write(b"tail")
+    file.seek(4)
+    for i in range(3):
+        found = fl.load(file)
+        assert found["x"].tolist() == list(range(i + 1)) and found["y"].tolist() == [i, i]
+    assert file.read() == b"tail"

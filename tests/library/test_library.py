@@ -134,7 +134,7 @@ def test_odd_inputs(x):
 # ---------------------------------------------------------------- definitions
 
 
-@pytest.mark.parametrize("name", ["sine", "a::b::c", "a::b.c", "::x", "aten::sine", 3])
+@pytest.mark.parametrize("name", ["sine", "a::b::c", "::x", "aten::sine", 3])
 def test_wrong_names_are_refused(name):
     with pytest.raises(ValueError, match=r"custom op .*expected"):
         library.custom_op(name, lambda x: x, mutates_args=())
@@ -717,3 +717,24 @@ def test_a_kernel_to_fall_through_is_none():
     assert fl.ops.tests_through.later(fl.ones(1)).item() == 2
     with pytest.raises(NotImplementedError, match="it stands for no function"):
         library.fallthrough_kernel()
+
+
+def test_ops_of_one_name_for_several_kinds_of_arguments():
+    fl.library.define("overloads::f.out", "(Tensor x, Tensor(a!) out) -> ()")
+    fl.library.define("overloads::f.scaled", "(Tensor x, float factor) -> Tensor")
+    fl.library.impl("overloads::f.out", "cpu", lambda x, out: (out.copy_(x * 2), None)[1])
+    fl.library.impl("overloads::f.scaled", "cpu", lambda x, factor: x * factor)
+    x, out, f = fl.ones(2), fl.zeros(2), fl.ops.overloads.f
+    f.out(x, out)
+    assert out.tolist() == [2, 2] and f.scaled(x, 3.0).tolist() == [3, 3] and f(x, 4.0).tolist() == [4, 4] and f.overloads() == ["out", "scaled"]
+    f(x * 5, out)
+    assert out.tolist() == [10, 10] and repr(f) == "<overloads::f: out, scaled>"
+    with pytest.raises(TypeError, match="overloads::f.scaled"):
+        f("no")
+    with pytest.raises(AttributeError, match="it has out, scaled"):
+        f.other  # noqa: B018
+    fl.library.define("overloads::g", "(Tensor x) -> Tensor")
+    fl.library.define("overloads::g.two", "(Tensor x, Tensor y) -> Tensor")
+    assert fl.ops.overloads.g.two is fl.ops.overloads.__getattr__("g.two") and fl.ops.overloads.g.default is fl.ops.overloads.g
+    with pytest.raises(ValueError, match=r"namespace::name\.overload"):
+        fl.library.define("overloads::f.a.b", "(Tensor x) -> Tensor")

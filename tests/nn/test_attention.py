@@ -283,3 +283,11 @@ def test_a_learned_mask_is_added_in_float32(dtype):
     assert learned.dtype is dtype and learned.requires_grad
     errors = [(y.double() - exact).abs().max().item() for y in (plain, learned)]
     assert errors[1] <= 1.5 * errors[0]
+
+
+def test_the_last_projection_is_not_called_as_a_module():
+    layer, x, calls = nn.MultiheadAttention(8, 2), fl.ones(2, 8), []
+    want = layer(x, x, x)[0]
+    layer.out_proj.register_forward_hook(lambda *args: calls.append(args))
+    layer.out_proj.forward = lambda x: x * 0
+    assert fl.equal(layer(x, x, x)[0], want) and not calls

@@ -695,3 +695,10 @@ def test_a_decorated_function_of_a_class_gets_the_object():
         told = fl.no_grad()(name_of)
 
     assert Layer().told("!") == "Layer!"
+
+
+def test_classes_say_their_bases():
+    class Mine(fl.nn.Module):
+        pass
+
+    assert not hasattr(Mine, "__orig_bases__") and Mine.__mro__[1] is fl.nn.Module and fl.nn.Module.__mro__[-1] is object

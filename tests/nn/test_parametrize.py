@@ -252,3 +252,14 @@ def test_what_can_not_be_assigned_can_be_parametrised(orthogonal_map):
     fl.testing.assert_close(layer.weight @ layer.weight.T, fl.eye(4), rtol=0, atol=1e-5)
     with pytest.raises(NotImplementedError, match="use_trivialization=True"):
         layer.weight = fl.eye(4)
+
+
+def test_statistics_of_a_norm_can_be_parametrized():
+    class Shift(fl.nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    norm = fl.nn.BatchNorm1d(2).eval()
+    fl.nn.utils.parametrize.register_parametrization(norm, "running_mean", Shift())
+    assert norm(fl.ones(3, 2)).tolist() == [[0, 0]] * 3
+    norm.train()(fl.ones(3, 2))  # the statistics that are written are those of the call

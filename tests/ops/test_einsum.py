@@ -143,3 +143,8 @@ def test_products_without_sums_lie_in_the_order_of_the_result(equation, shapes, 
     assert y.stride() == strides
     assert np.allclose(y.detach().numpy(), np.einsum(equation, *[x.detach().numpy() for x in operands]))
     assert fl.autograd.gradcheck(lambda *x: fl.einsum(equation, *x), operands)
+
+
+def test_labels_may_be_tensors():
+    x = fl.arange(24.0).reshape(2, 3, 4)
+    assert fl.equal(fl.einsum(x, fl.tensor([2, 0, 1]), fl.tensor([0, 1, 2])), x.permute(1, 2, 0))

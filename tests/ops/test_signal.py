@@ -49,3 +49,10 @@ def test_arguments():
 def test_refusals(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_the_number_of_points_may_be_a_tensor():
+    assert windows.hann(fl.tensor(3)).tolist() == [0, 1, 0]
+    for wrong in (fl.tensor(3.0), True, "3"):
+        with pytest.raises(TypeError, match="expected an int"):
+            windows.hann(wrong)

@@ -618,3 +618,26 @@ def test_a_copy_of_a_sparse_tensor_is_sparse():
     t._values().zero_()
     assert t.is_sparse and s.to_dense().tolist() == fl.eye(3).tolist()
     assert fl.tensor(s, dtype=fl.float64).dtype is fl.float64
+
+
+def test_gradients_that_add_up_have_each_place_once():
+    for sizes in ((3, 2), (2, 3, 2)):
+        table = fl.nn.Parameter(fl.zeros(*sizes))
+        index = fl.tensor([[i for i in range(sizes[0])] * 2] + [[1, 0] * sizes[0]] * (len(sizes) - 2))
+        values = fl.arange(index.shape[1] * sizes[-1], dtype=fl.float32).reshape(-1, sizes[-1])
+        total = fl.zeros(*sizes)
+        for k in range(20):
+            grad = fl.sparse_coo_tensor(index, values * k, sizes)
+            total += grad.to_dense()
+            table.grad = grad if table.grad is None else table.grad
+            if k:
+                fl.autograd.backward([table], [grad])
+        assert table.grad._nnz() <= table.numel() + index.shape[1]
+        assert fl.equal(table.grad.to_dense(), total)
+
+
+def test_an_embedding_s_gradient_stays_small():
+    layer, index = fl.nn.Embedding(3, 2, sparse=True), fl.arange(3)
+    for _ in range(100):
+        layer(index).sum().backward()
+    assert layer.weight.grad._nnz() <= 6 and layer.weight.grad.to_dense().tolist() == [[100, 100]] * 3

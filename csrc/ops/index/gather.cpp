@@ -112,9 +112,9 @@ T combined(T a, T b) {
 // f(destination row, source row, count) for every index, in order per column; the count is a constant where it is 1.
 template <class F>
 void over_rows(const Lines& l, const int64_t* at, int64_t k, F&& f) {
-  auto run = [&](int64_t o_begin, int64_t o_end, int64_t c, auto m) __attribute__((noinline)) {
+  auto run = [at, k, n = l.n, inner = l.inner, &f](int64_t o_begin, int64_t o_end, int64_t c, auto m) __attribute__((noinline)) {
     for (int64_t o = o_begin; o < o_end; ++o)
-      for (int64_t i = 0; i < k; ++i) f((o * l.n + at[i]) * l.inner + c, (o * k + i) * l.inner + c, m);
+      for (int64_t i = 0; i < k; ++i) f((o * n + at[i]) * inner + c, (o * k + i) * inner + c, m);
   };
   const std::integral_constant<int64_t, 1> one;
   if (l.inner == 1)
@@ -466,11 +466,14 @@ void index_add(const Tensor& x, int64_t dim, const Tensor& index_in, const Tenso
 void index_copy(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& source, const Tensor& y) {
   start_from(x, y);
   const Tensor index = as_int64(index_in);
-  const size_t item = y.item_bytes();
-  char* d = static_cast<char*>(y.data());
-  const char* s = static_cast<const char*>(source.data());
-  over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, auto m) {
-    std::memcpy(d + to * static_cast<int64_t>(item), s + from * static_cast<int64_t>(item), static_cast<size_t>(m) * item);
+  by_size(y.item_bytes(), [&](auto unit) {
+    using U = decltype(unit);
+    U* d = static_cast<U*>(y.data());
+    const U* s = static_cast<const U*>(source.data());
+    over_rows(lines_of(y, dim), index.data<int64_t>(), index.numel(), [&](int64_t to, int64_t from, auto m) {
+      if constexpr (std::is_same_v<decltype(m), int64_t>) std::memcpy(d + to, s + from, static_cast<size_t>(m) * sizeof(U));
+      else d[to] = s[from];
+    });
   });
 }
 

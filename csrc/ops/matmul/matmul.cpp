@@ -42,11 +42,6 @@ Offsets offsets_at(int64_t i, const Dims& batch, const MatrixBatch& a, const Mat
   return o;
 }
 
-template <class T>
-struct Accumulator {
-  using Type = std::conditional_t<std::is_same_v<T, int64_t>, int64_t, int32_t>;
-};
-
 uint32_t dot(int64_t k, const uint32_t* a, const uint32_t* b) { return kernels::dot_u32(k, a, b); }
 uint64_t dot(int64_t k, const uint64_t* a, const uint64_t* b) { return kernels::dot_u64(k, a, b); }
 void sum_rows(int64_t n, int64_t k, const uint32_t* a, int64_t step, const uint32_t* x, int64_t row, uint32_t* y) { kernels::sum_rows_u32(n, k, a, step, x, row, y); }
@@ -67,15 +62,12 @@ bool products(int64_t n, int64_t k, const U* a, int64_t a_col, const U* b, int64
 template <class T>
 void gemm_int(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, int64_t b_col, T* c,
               int64_t ldc, Scalar alpha, Scalar beta, const T* bias) {
-  using U = std::make_unsigned_t<typename Accumulator<T>::Type>;  // wraps without undefined behaviour
+  using U = std::make_unsigned_t<T>;  // wraps without undefined behaviour
   const U al = static_cast<U>(alpha.as_int()), be = static_cast<U>(beta.as_int());
   parallel_work(m, n * k, 65536, [&](int64_t i0, int64_t i1) {
     std::vector<U> row(n);
     for (int64_t i = i0; i < i1; ++i) {
-      bool done = false;
-      if constexpr (sizeof(T) == sizeof(U))
-        done = products(n, k, reinterpret_cast<const U*>(a + i * a_row), a_col, reinterpret_cast<const U*>(b), b_row, b_col, row.data());
-      if (!done) {
+      if (!products(n, k, reinterpret_cast<const U*>(a + i * a_row), a_col, reinterpret_cast<const U*>(b), b_row, b_col, row.data())) {
         std::fill(row.begin(), row.end(), U(0));
         for (int64_t p = 0; p < k; ++p) {
           const U s = static_cast<U>(a[i * a_row + p * a_col]);
@@ -147,15 +139,15 @@ Tensor swapped(const Tensor& x) {  // last two axes
   return alias(x, sizes, strides, x.offset());
 }
 
-// The batch's matrices as float32, in the order in which they lie: batch axes, row, column.
-Tensor as_float(DType t, const Dims& batch, int64_t rows, int64_t cols, const MatrixBatch& x) {
+// The batch's matrices in another type, in the order in which they lie: batch axes, row, column.
+Tensor converted(DType t, DType wide, const Dims& batch, int64_t rows, int64_t cols, const MatrixBatch& x) {
   Dims sizes = batch, strides = x.strides;
   for (int d = 0; d < batch.size(); ++d)
     if (strides[d] == 0) sizes[d] = 1;  // broadcast axes are converted once
   const bool turned = x.row == 1 && x.col > 1;
   sizes.push_back(turned ? cols : rows), sizes.push_back(turned ? rows : cols);
   strides.push_back(turned ? x.col : x.row), strides.push_back(turned ? x.row : x.col);
-  const Tensor copy = empty(sizes, DType::Float32);
+  const Tensor copy = empty(sizes, wide);
   copy_elements(copy, over(x.data, sizes, strides, t));
   return turned ? swapped(copy) : copy;
 }
@@ -200,7 +192,7 @@ bool native_halves(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k, 
 void few_rows(DType t, int64_t m, int64_t n, int64_t k, const MatrixBatch& a, const MatrixBatch& b, const MatrixBatch& out, double alpha, const void* bias) {
   constexpr int64_t kPiece = 65536;  // elements
   const int64_t step = std::clamp<int64_t>(kPiece / k / 16 * 16, 16, 256), item = static_cast<int64_t>(item_size(t));
-  const Tensor rows = as_float(t, Dims(), m, k, a);
+  const Tensor rows = converted(t, DType::Float32, Dims(), m, k, a);
   parallel_work((n + step - 1) / step, m * step * k, 1 << 16, [&](int64_t p0, int64_t p1) {
     const OneCore one;
     const Tensor columns = empty(Dims{k * step}, DType::Float32), made = empty(Dims{m, step}, DType::Float32), add = empty(Dims{step}, DType::Float32);
@@ -220,6 +212,30 @@ void few_rows(DType t, int64_t m, int64_t n, int64_t k, const MatrixBatch& a, co
   });
 }
 
+// In a type W that holds what t does; a sum of integers wraps there, and has the lower bits of that in t.
+template <class W>
+void in_wider(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k, const MatrixBatch& a, const MatrixBatch& b, const MatrixBatch& out,
+              double alpha, double beta, const void* bias) {
+  constexpr DType wide = dtype_of<W>;
+  bool sums = beta != 0;
+  for (int d = 0; d < batch.size(); ++d) sums = sums || (batch[d] > 1 && out.strides[d] == 0);
+  const Tensor wa = converted(t, wide, batch, m, k, a), wb = converted(t, wide, batch, k, n, b);
+  const Tensor made = sums ? converted(t, wide, batch, m, n, out) : [&] {
+    Dims sizes = batch;
+    sizes.push_back(m), sizes.push_back(n);
+    return empty(sizes, wide);
+  }();
+  Tensor add;
+  if (bias) {
+    add = empty(Dims{n}, wide);
+    convert_elements(add.data(), wide, bias, t, n);
+  }
+  batches<W>(batch, m, n, k, batch_of(wa, batch), batch_of(wb, batch), batch_of(made, batch), alpha, beta, bias ? add.data() : nullptr);
+  Dims sizes = made.sizes(), strides = out.strides;
+  strides.push_back(out.row), strides.push_back(out.col);
+  copy_elements(over(out.data, sizes, strides, t), made);
+}
+
 void half_batches(DType t, Dims batch, int64_t m, int64_t n, int64_t k, MatrixBatch a, MatrixBatch b, MatrixBatch out, double alpha, double beta,
                   const void* bias) {
   if (product(batch) == 1) batch = a.strides = b.strides = out.strides = Dims();
@@ -232,24 +248,7 @@ void half_batches(DType t, Dims batch, int64_t m, int64_t n, int64_t k, MatrixBa
     turned.row = m, turned.col = 1;
     return few_rows(t, 1, m, k, row, columns, turned, alpha, nullptr);
   }
-  bool sums = beta != 0;
-  for (int d = 0; d < batch.size(); ++d) sums = sums || (batch[d] > 1 && out.strides[d] == 0);
-  const Tensor fa = as_float(t, batch, m, k, a), fb = as_float(t, batch, k, n, b);
-  const Tensor fo = sums ? as_float(t, batch, m, n, out) : [&] {
-    Dims sizes = batch;
-    sizes.push_back(m), sizes.push_back(n);
-    return empty(sizes, DType::Float32);
-  }();
-  Tensor fbias;
-  if (bias) {
-    fbias = empty(Dims{n}, DType::Float32);
-    convert_elements(fbias.data(), DType::Float32, bias, t, n);
-  }
-  batches<float>(batch, m, n, k, batch_of(fa, batch), batch_of(fb, batch), batch_of(fo, batch), alpha, beta,
-                 bias ? fbias.data() : nullptr);
-  Dims sizes = fo.sizes(), strides = out.strides;
-  strides.push_back(out.row), strides.push_back(out.col);
-  copy_elements(over(out.data, sizes, strides, t), fo);
+  in_wider<float>(t, batch, m, n, k, a, b, out, alpha, beta, bias);
 }
 
 // The rows of a complex matrix are rows of real and imaginary parts, which a real product with
@@ -322,9 +321,9 @@ void matmul_batches(DType t, const Dims& batch, int64_t m, int64_t n, int64_t k,
     case DType::Complex128: return complex_batches(t, batch, m, n, k, a, b, out, alpha, beta, bias);
     case DType::Int64: return batches<int64_t>(batch, m, n, k, a, b, out, alpha, beta, bias);
     case DType::Int32: return batches<int32_t>(batch, m, n, k, a, b, out, alpha, beta, bias);
-    case DType::Int16: return batches<int16_t>(batch, m, n, k, a, b, out, alpha, beta, bias);
-    case DType::Int8: return batches<int8_t>(batch, m, n, k, a, b, out, alpha, beta, bias);
-    case DType::UInt8: return batches<uint8_t>(batch, m, n, k, a, b, out, alpha, beta, bias);
+    case DType::Int16:
+    case DType::Int8:
+    case DType::UInt8: return in_wider<int32_t>(t, batch, m, n, k, a, b, out, alpha, beta, bias);
     case DType::Bool: {  // or of ands: small counts as uint8 would wrap, so each is a comparison
       const int64_t total = product(batch);
       for (int64_t i = 0; i < total; ++i) {

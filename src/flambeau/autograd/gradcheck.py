@@ -103,11 +103,11 @@ def gradcheck(
 
     Use float64 or complex128 inputs: float32 has too few digits for the default eps. With `check_forward_ad` the tangents of forward mode
     are compared, too, and with `check_backward_ad=False` they alone. Of a sparse input the values are moved, whether or not `masked` says
-    so, and a sparse output is compared as a dense one. Gradients of batches are not compared here; the other arguments make
-    PyTorch's check shorter or stricter in ways that change nothing.
+    so, and a sparse output is compared as a dense one. `check_batched_grad` compares gradients by `vmap` with those one by one,
+    `check_batched_forward_grad` the tangents of forward mode. The other arguments make PyTorch's check shorter or stricter in ways that
+    change nothing.
 
     Raises:
-        NotImplementedError: gradients of batches are to be compared.
         ValueError: no input requires grad, or nothing is to be compared.
         GradcheckError: with input, output and both values, unless `raise_exception` is False.
 
@@ -117,7 +117,6 @@ def gradcheck(
         >>> fl.autograd.gradcheck(fl.sin, (x,))
         True
     """
-    _refuse("gradcheck", check_batched_grad=check_batched_grad, check_batched_forward_grad=check_batched_forward_grad)
     if not check_backward_ad and not check_forward_ad:
         raise ValueError("gradcheck: check_backward_ad = False, check_forward_ad = False; expected one of them to be True")
     every = [inputs] if isinstance(inputs, Tensor) else list(inputs)
@@ -141,7 +140,42 @@ def gradcheck(
                         f"gradcheck: d output[{j}]{list(index)} / d input[{k}]{list(places[b])}: {way} gives {got}, "
                         f"finite differences {expected} (atol {atol}, rtol {rtol})"
                     )
-    return True
+    wrong = check_batched_grad and _wrong_batch("backward", func, every, wanted, atol, rtol)
+    wrong = wrong or (check_batched_forward_grad and _wrong_batch("forward mode", func, every, wanted, atol, rtol))
+    if wrong and raise_exception:
+        raise GradcheckError(f"gradcheck: {wrong}")
+    return not wrong
+
+
+def _wrong_batch(way: str, func: Any, inputs: Sequence[Any], wanted: Sequence[Tensor], atol: float, rtol: float) -> str:
+    """What is wrong with derivatives of a batch of directions by `vmap`; nothing where they are those of one after the other."""
+    from flambeau.func import jvp, vjp, vmap
+
+    places = [k for k, x in enumerate(inputs) if any(x is w for w in wanted)]
+
+    def function(*xs: Tensor) -> tuple[Tensor, ...]:
+        args = list(inputs)
+        for k, x in zip(places, xs, strict=True):
+            args[k] = x
+        return tuple(_outputs(func, args))
+
+    at = tuple(inputs[k].detach() for k in places)
+    if way == "backward":
+        like, one = vjp(function, *at)
+    else:
+        like, one = at, lambda *directions: jvp(function, at, directions)[1]
+    generator = flambeau.Generator().manual_seed(0)
+    batch = tuple(flambeau.randn((2, *x.shape), dtype=x.dtype, generator=generator) for x in like)
+    call = one if way != "backward" else lambda *seeds: one(seeds)
+    try:
+        together = vmap(call)(*batch)
+    except Exception as error:
+        return f"{way} of a batch of directions by vmap failed: {type(error).__name__}: {error}"
+    for k in range(2):
+        for j, (a, b) in enumerate(zip(together, call(*[x[k] for x in batch]), strict=True)):
+            if not flambeau.allclose(a[k], b, atol=atol, rtol=rtol, equal_nan=True):
+                return f"{way} of a batch of directions by vmap differs from one after the other in result {j}: {a[k].tolist()}, {b.tolist()}"
+    return ""
 
 
 def _backward_rows(function: Any, inputs: Any, x: Tensor, outputs: Sequence[Tensor]) -> Iterator[tuple[int, int, int, float]]:
@@ -193,7 +227,7 @@ def gradgradcheck(
     masked: bool = False,
 ) -> bool:
     """`gradcheck` of the gradient: second derivatives, by backward of backward, against finite differences of the first."""
-    _refuse("gradgradcheck", check_batched_grad=check_batched_grad, check_fwd_over_rev=check_fwd_over_rev)
+    _refuse("gradgradcheck", check_fwd_over_rev=check_fwd_over_rev)
     if not check_rev_over_rev:
         raise NotImplementedError("gradgradcheck: check_rev_over_rev = False; expected True: backward of backward is what is compared")
     every = [inputs] if isinstance(inputs, Tensor) else list(inputs)
@@ -217,4 +251,6 @@ def gradgradcheck(
         with flambeau.enable_grad():
             return first(*args)
 
-    return gradcheck(recorded, [*every, *seeds], eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)
+    return gradcheck(
+        recorded, [*every, *seeds], eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, check_batched_grad=check_batched_grad
+    )

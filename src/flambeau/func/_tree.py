@@ -12,6 +12,8 @@ from flambeau._C import ArgumentError
 from flambeau._errors import RefusedTypeError
 
 Make = Callable[[list[Any]], Any]  # of as many leaves as the tree had
+# Classes of programs whose objects are containers, too, and how they are taken apart: `torch.utils._pytree.register_pytree_node`.
+registered: dict[type, Callable[[Any], tuple[list[Any], Make]]] = {}
 
 
 def children(tree: Any) -> tuple[list[Any], Make] | None:
@@ -27,8 +29,11 @@ def children(tree: Any) -> tuple[list[Any], Make] | None:
             return list(tree), kind._make  # type: ignore[attr-defined]
         if hasattr(tree, "n_sequence_fields"):  # what ops with several results return
             return list(tree), kind
-        return (list(tree), tuple) if kind is tuple else None
-    return (list(tree), list) if kind is list else None
+        if kind is tuple:
+            return list(tree), tuple
+    elif kind is list:
+        return list(tree), list
+    return registered[kind](tree) if kind in registered else None
 
 
 def _like_dict(tree: Any, keys: list[Any], items: list[Any]) -> Any:

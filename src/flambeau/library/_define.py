@@ -12,7 +12,7 @@ from flambeau import _C
 from flambeau.library._op import KINDS, RESERVED, CustomOpDef, P, R, early, registry
 from flambeau.library._schema import infer_schema, parse
 
-_QUALNAME = re.compile(r"([A-Za-z_]\w*)::([A-Za-z_]\w*)$")
+_QUALNAME = re.compile(r"([A-Za-z_]\w*)::([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)$")
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -27,7 +27,7 @@ def _here() -> str:
 def _check_name(qualname: str) -> str:
     match = _QUALNAME.match(qualname) if isinstance(qualname, str) else None
     if match is None:
-        raise ValueError(f"custom op {qualname!r}: expected 'namespace::name'")
+        raise ValueError(f"custom op {qualname!r}: expected 'namespace::name', or 'namespace::name.overload'")
     if match[1] in RESERVED:
         raise ValueError(f"custom op {qualname!r}: the namespace '{match[1]}' is taken; expected another one")
     return qualname

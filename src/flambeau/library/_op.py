@@ -100,7 +100,8 @@ class CustomOpDef(Generic[P, R]):
         self._vmap: Callable[..., Any] | None = None
         self._autocast: dict[str, Any] = {}
         self._recorders: dict[str, Callable[..., Any]] = {}
-        self._function: type[Any] = type(f"GeneratedBackwardFor_{self._namespace}_{self._name}_default", (_Recorded,), {"op": self})
+        names = f"{self._namespace}_{self._name.replace('.', '_')}"
+        self._function: type[Any] = type(f"GeneratedBackwardFor_{names}_default", (_Recorded,), {"op": self})
         self.__name__ = self.__qualname__ = self._name
         self.__module__ = f"flambeau.ops.{self._namespace}"
         registry[qualname] = self
@@ -117,6 +118,11 @@ class CustomOpDef(Generic[P, R]):
         return self
 
     _opoverload = default
+
+    def __getattr__(self, overload: str) -> Any:
+        if (other := registry.get(f"{self.__dict__.get('_qualname')}.{overload}")) is None:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{overload}'")
+        return other
 
     # ------------------------------------------------------------------------------------- what is said of it
 

@@ -31,7 +31,6 @@ class TreeMixin(Generic[M]):
     """The half of Module that walks over its children."""
 
     if not TYPE_CHECKING:
-
         @classmethod
         def __class_getitem__(cls, item):  # until Module is made, which is not subscripted
             return cls
@@ -197,3 +196,7 @@ class TreeMixin(Generic[M]):
         if name not in module._buffers:
             raise AttributeError(f"get_buffer('{target}'): '{name}' is {kind_of(found)}, no buffer")
         return found  # type: ignore[no-any-return]
+
+
+if not TYPE_CHECKING:
+    del TreeMixin.__orig_bases__  # serializers of classes (dill) take these for the bases of a module

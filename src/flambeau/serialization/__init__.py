@@ -181,7 +181,8 @@ def load(
     tensors and plain containers and refuses all else: docs/files.md.
 
     Args:
-        f: a path, or a binary file object, which is read to its end.
+        f: a path, or a binary file object, which is read to its end; where PyTorch's older format stands in it several times, to the end of
+            the next one.
         map_location: where the tensors go: a device; a function of (storage, location) that returns the storage to use (or a tensor
             of the same elements), or None to leave it; or a dict from locations to devices. The location is 'cpu' but in PyTorch's files.
         pickle_module: taken for PyTorch's sake; no module unpickles.
@@ -219,8 +220,12 @@ def load(
             raise ValueError("load: mmap = True with a file object; expected a path")
         if isinstance(f, io.TextIOBase):
             raise TypeError("load: f is a text file; expected a binary one (open it with 'rb')")
-        raw = f.read()
-        return _load(Source(str(getattr(f, "name", type(f).__name__)), len(raw), raw=raw), move, weights_only, text)
+        begin, raw = _place(f), f.read()
+        source = Source(str(getattr(f, "name", type(f).__name__)), len(raw), raw=raw, goes_on=begin is not None)
+        value = _load(source, move, weights_only, text)
+        if begin is not None and source.end != source.size:
+            f.seek(begin + source.end)
+        return value
     with Source.open(path_of("load", f), mmap is not False) as source:
         return _load(source, move, weights_only, text)
 
@@ -243,6 +248,14 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
             return _torch.unknown_names(source, Archive(source) if kind == "zip" else None)
         except FileFormatError as error:
             raise FileFormatError(f"load: {source.path} {error}") from None
+
+
+def _place(file: Any) -> int | None:
+    """Where a file object stands; None where it can not be put back."""
+    try:
+        return int(file.tell()) if file.seekable() else None
+    except (AttributeError, OSError):
+        return None
 
 
 def _load(source: Source, move: Move, weights_only: bool | None, text: OldText) -> Any:

@@ -26,8 +26,12 @@ _PIECE = 1 << 20  # bytes that are read at a time where a checksum is wanted, wh
 class Source:
     """The bytes of one file."""
 
-    def __init__(self, path: str, size: int, mapped: Any = None, file: Any = None, raw: bytes | None = None) -> None:
+    def __init__(
+        self, path: str, size: int, mapped: Any = None, file: Any = None, raw: bytes | None = None, goes_on: bool = False
+    ) -> None:
         self.path, self.size = path, size
+        self.goes_on = goes_on  # something else may follow; it begins at `end`, once that is known
+        self.end = size
         self.mapped = mapped is not None
         self._mapped, self._file, self._raw = mapped, file, raw
         self._pages: Any = None  # the mapping as an array of bytes

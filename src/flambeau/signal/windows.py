@@ -32,7 +32,7 @@ class _Window:
 
     def __init__(self, name: str, M: Any, sym: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool) -> None:
         self.name, self.dtype, self.requires_grad = name, _C.get_default_dtype() if dtype is None else dtype, requires_grad
-        if isinstance(M, bool) or not isinstance(M, (int, Integral)):
+        if isinstance(M, bool) or not isinstance(M, (int, Integral, Tensor)) or (isinstance(M, Tensor) and M.is_floating_point()):
             raise TypeError(f"{name}: M = {M!r}; expected an int")
         M = int(M)
         if M < 0:

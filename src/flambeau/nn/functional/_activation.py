@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from flambeau._C import ArgumentError, Tensor, ops
+from flambeau._C import ArgumentError, DTypeError, Tensor, ops
+from flambeau._C import bool as flambeau_bool
 from flambeau._info import switch
 from flambeau._no_tensor import CONFUSED, explain, explained, wants_tensors
 from flambeau._warn import warn
@@ -67,7 +68,16 @@ def _simple(name: str) -> Activation:
     return activation
 
 
-relu6: Activation = _simple("relu6")
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """min(max(0, x), 6), element by element; `inplace` writes the result into the input."""
+    try:
+        return (ops.relu6_ if inplace else ops.relu6)(input)
+    except DTypeError:
+        if not _is_whole(input):
+            raise
+    return _hardtanh_of_integers(input, 0, 6, inplace)
+
+
 selu: Activation = _simple("selu")
 silu: Activation = _simple("silu")
 mish: Activation = _simple("mish")
@@ -210,7 +220,24 @@ def hardtanh(
     except CONFUSED as error:
         explain(error, hardtanh, (input, min_val, max_val, inplace))
         raise
-    return (ops.hardtanh_ if inplace else ops.hardtanh)(input, min_val, max_val)
+    try:
+        return (ops.hardtanh_ if inplace else ops.hardtanh)(input, min_val, max_val)
+    except DTypeError:
+        if not _is_whole(input):
+            raise
+    return _hardtanh_of_integers(input, min_val, max_val, inplace)
+
+
+def _is_whole(input: Tensor) -> bool:
+    """Whether it is a tensor of integers."""
+    return not input.dtype.is_floating_point and not input.dtype.is_complex and input.dtype is not flambeau_bool
+
+
+def _hardtanh_of_integers(input: Tensor, min_val: float, max_val: float, inplace: bool) -> Tensor:
+    low, high = int(min_val), int(max_val)
+    if low < 0 and not input.dtype.is_signed:
+        raise ArgumentError(f"hardtanh: min_val = {min_val} of {input.dtype}, which has no numbers below 0; expected min_val >= 0")
+    return (ops.clamp_ if inplace else ops.clamp)(input, low, high)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:

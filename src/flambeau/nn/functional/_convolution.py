@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from flambeau._C import ArgumentError, ShapeError, Tensor, float32, is_autocast_enabled, ops
+from flambeau._C import (
+    ArgumentError,
+    DTypeError,
+    ShapeError,
+    Tensor,
+    float32,
+    is_autocast_enabled,
+    ops,
+)
 from flambeau._errors import NoTensorError
 from flambeau._info import per_axis
 from flambeau._no_tensor import CONFUSED, explain, explained, wants_tensors
 from flambeau.amp.autocast_mode import _cast
+from flambeau.nn.functional._activation import _is_whole
 from flambeau.nn.functional._calls import batched
 
 __all__ = [
@@ -42,6 +53,16 @@ def _convolution(op: Callable[..., Tensor], axes: int) -> Convolution:
     """`op` with what the table's op leaves to Python: padding by name, and input without a batch axis."""
     name = f"conv{axes}d"
 
+    def convolved(
+        input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
+    ) -> Tensor:
+        try:
+            return op(input, weight, bias, stride, padding, dilation, groups)
+        except DTypeError:
+            if not isinstance(weight, Tensor) or not _is_whole(input) or weight.dtype is not input.dtype or weight.ndim != axes + 2:
+                raise
+        return _of_integers(op, axes, input, weight, bias, stride, padding, dilation, groups)
+
     def conv(
         input: Tensor,
         weight: Tensor,
@@ -61,7 +82,7 @@ def _convolution(op: Callable[..., Tensor], axes: int) -> Convolution:
             if padding not in ("same", "valid"):
                 raise ArgumentError(f"{name}: padding = '{padding}'; expected 'same', 'valid' or ints")
             if padding == "valid":
-                return op(input, weight, bias, stride, 0, dilation, groups)
+                return convolved(input, weight, bias, stride, 0, dilation, groups)
             if any(s != 1 for s in per_axis(name, "stride", stride, axes)):
                 raise ArgumentError(f"{name}: padding = 'same' with stride = {stride}; expected stride 1")
             if not hasattr(weight, "ndim"):
@@ -72,9 +93,9 @@ def _convolution(op: Callable[..., Tensor], axes: int) -> Convolution:
             totals = [d * (k - 1) for d, k in zip(steps, weight.shape[2:], strict=True)]
             if any(t % 2 for t in totals):  # one element more at the end
                 pairs = [side for t in reversed(totals) for side in (t // 2, t - t // 2)]
-                return op(ops.constant_pad(input, pairs), weight, bias, 1, 0, dilation, groups)
-            return op(input, weight, bias, 1, [t // 2 for t in totals], dilation, groups)
-        return op(input, weight, bias, stride, padding, dilation, groups)
+                return convolved(ops.constant_pad(input, pairs), weight, bias, 1, 0, dilation, groups)
+            return convolved(input, weight, bias, 1, [t // 2 for t in totals], dilation, groups)
+        return convolved(input, weight, bias, stride, padding, dilation, groups)
 
     conv.__name__ = conv.__qualname__ = name
     conv.__doc__ = f"""Convolution over the last {axes} axes; padding is ints, 'same' or 'valid'.
@@ -83,6 +104,37 @@ def _convolution(op: Callable[..., Tensor], axes: int) -> Convolution:
         input [N, C, ...] or [C, ...], weight [O, C / groups, ...] -> [N, O, ...] or [O, ...].
     """
     return conv
+
+
+def _of_integers(
+    op: Callable[..., Tensor],
+    axes: int,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Tensor:
+    """A product of integers for each element of the window: a sum wraps as integers do."""
+    floats = [t.to("meta", float32) if t is not None else None for t in (x, weight, bias)]
+    shape = op(*floats, stride, padding, dilation, groups).shape  # refuses what does not fit
+    name = f"conv{axes}d"
+    steps, sides, apart = (per_axis(name, what, v, axes) for what, v in (("stride", stride), ("padding", padding), ("dilation", dilation)))
+    x = ops.constant_pad(x, [side for p in reversed(sides) for side in (p, p)])
+    x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+    rows = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
+    sizes = shape[2:]
+    made = ops.zeros((groups, rows.shape[1], shape[0] * math.prod(sizes)), dtype=x.dtype, device=x.device)
+    for place in itertools.product(*map(range, weight.shape[2:])):
+        window = x
+        for d, (at, n) in enumerate(zip(place, sizes, strict=True)):
+            window = window.narrow(3 + d, at * apart[d], (n - 1) * steps[d] + 1)[(slice(None),) * (3 + d) + (slice(None, None, steps[d]),)]
+        columns = window.permute(1, 2, 0, *range(3, 3 + axes)).reshape(groups, rows.shape[2], -1)
+        made += ops.matmul(rows[(..., *place)], columns)
+    y = made.reshape(shape[1], shape[0], *sizes).transpose(0, 1).contiguous()
+    return y if bias is None else y + bias.reshape(-1, *[1] * axes)
 
 
 conv1d: Convolution = _convolution(ops.conv1d, 1)

@@ -39,7 +39,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     x2 = input2.reshape(-1, n2)
     # [B, O * I2] = x1 [B, I1] @ W [I1, O * I2], then contracted with x2.
     first = ops.matmul(x1, weight.permute(1, 0, 2).reshape(n1, out * n2)).reshape(-1, out, n2)
-    result = (first * x2.unsqueeze(1)).sum(-1)
+    result = (first * x2.unsqueeze(1)).sum(-1, dtype=first.dtype)
     if bias is not None:
         result = result + bias
     return result.reshape(*lead, out)

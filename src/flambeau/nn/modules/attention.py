@@ -254,5 +254,6 @@ class MultiheadAttention(Module):
         out = out.transpose(1, 2)  # [B, T, H, D]
         if batched and not self.batch_first:
             out = out.transpose(0, 1)  # [T, B, H, D]
-        out = self.out_proj(out.reshape(*out.shape[:2], e))
+        # Its numbers alone, as in PyTorch: it is not called as a module, and its hooks do not run.
+        out = F.linear(out.reshape(*out.shape[:2], e), self.out_proj.weight, self.out_proj.bias)
         return (out if batched else out.squeeze(0)), weights

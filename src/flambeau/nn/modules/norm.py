@@ -127,11 +127,13 @@ class _BatchNorm(_NormBase):
         if not self._fl_checks or input.dim() not in self._fl_ranks:
             self._check_input_dim(input)
         buffers, params = self._buffers, self._parameters
-        mean, var = buffers["running_mean"], buffers["running_var"]
+        # Attributes where they are parametrized or pruned.
+        mean = buffers["running_mean"] if "running_mean" in buffers else self.running_mean
+        var = buffers["running_var"] if "running_var" in buffers else self.running_var
         momentum = self.momentum
         training = self.training
         if training:
-            counter = buffers["num_batches_tracked"]
+            counter = buffers.get("num_batches_tracked")
             if self.track_running_stats and counter is not None:
                 counter.add_(1)
                 if momentum is None:  # the cumulative average
@@ -145,7 +147,7 @@ class _BatchNorm(_NormBase):
                 mean = var = None
         elif mean is None or var is None:
             training = True
-        weight = params["weight"] if "weight" in params else self.weight  # an attribute where it is parametrized or pruned
+        weight = params["weight"] if "weight" in params else self.weight
         bias = params["bias"] if "bias" in params else self.bias
         check_eps(type(self).__name__, self.eps, training)
         batch_norm = ops.batch_norm if F.batch_norm is _batch_norm else F.batch_norm

@@ -10,10 +10,11 @@ array work run in parallel as far as they release the GIL. All state lives in `_
 refers to neither the loader nor its iterator: when the iterator is dropped, its finalizer stops
 the threads.
 
-At most `prefetch_factor * workers` batches are under way. Map-style tasks go to whichever worker is
-free. Where workers have copies of the dataset, which may differ (an iterable one, or one beside a
-`worker_init_fn`), task k goes to worker k mod workers, so that nothing depends on speed. With
-`persistent_workers` the loader keeps these copies from pass to pass, and each is initialised once.
+At most `prefetch_factor * workers` batches are under way. Map-style tasks go to whichever thread is
+free, under the number of the worker whose turn it is, which `get_worker_info` says. Where
+workers have copies of the dataset, which may differ (an iterable one, or one beside a `worker_init_fn`),
+task k goes to worker k mod workers, so that nothing depends on speed. With `persistent_workers` the
+loader keeps these copies from pass to pass, and each is initialised once.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ class _Shared:
         self.ready = threading.Condition(self.lock)  # there may be a result
         self.stopped = False
         # One queue for all, or one per worker.
-        self.tasks: list[deque[tuple[int, Any]]] = [deque() for _ in range(n)]
+        self.tasks: list[deque[tuple[int, Any, WorkerInfo | None]]] = [deque() for _ in range(n)]
         self.done: dict[int, Any] = {}
         self.running: dict[int, tuple[int, Any]] = {}  # worker -> task
         self.threads: list[threading.Thread] = []
@@ -248,11 +249,13 @@ def _worker(
                 shared.work.wait()
             if shared.stopped:
                 return
-            seq, task = shared.tasks[queue].popleft()
+            seq, task, turn = shared.tasks[queue].popleft()
             shared.running[info.id] = (seq, task)
         before = places() if watched else None
+        if turn is not None:
+            be_worker(turn)
         with OwnRandomness(info.base_seed, seq):
-            result = fetched(fetch, task, lambda: shared.stopped, info)
+            result = fetched(fetch, task, lambda: shared.stopped, turn or info)
         drawn, watched = before and moved(before), False
         with shared.lock:
             shared.drawn = shared.drawn or drawn
@@ -288,6 +291,7 @@ class WorkerPool:
         self.timeout = timeout
         self.own_queues = own_queues
         self.shared = _Shared(n if own_queues else 1)
+        self._turns = [WorkerInfo(i, n, seed + i, dataset, seed) for i in range(n)]
         # Before there are threads, so that Ctrl-C among their beginnings leaves none.
         self.close = weakref.finalize(self, stop_and_join, self.shared)
         for i in range(n):
@@ -304,9 +308,12 @@ class WorkerPool:
             thread.start()
 
     def put(self, seq: int, task: Any, worker: int) -> None:
-        """Queues a task; `worker` matters with own queues only."""
+        """Queues a task: of that worker, or, where threads share a queue, under its number."""
         with self.shared.lock:
-            self.shared.tasks[worker if self.own_queues else 0].append((seq, task))
+            if self.own_queues:
+                self.shared.tasks[worker].append((seq, task, None))
+            else:
+                self.shared.tasks[0].append((seq, task, self._turns[worker]))
             self.shared.work.notify_all()
 
     def get(self, seq: int) -> Any:

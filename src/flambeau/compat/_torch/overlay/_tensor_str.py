@@ -6,6 +6,7 @@ from typing import Any
 
 from flambeau._print import _Formatter as _Form
 from flambeau._print import _with_suffixes as _add_suffixes
+from flambeau._print import tensor_text
 
 __all__: list[str] = []
 _private = (_add_suffixes,)
@@ -44,3 +45,8 @@ class _Formatter:
     def format(self, value: Any) -> str:
         """A number's text, with spaces before it up to the common width."""
         return self._form(value)
+
+
+def _str(self: Any, *, tensor_contents: str | None = None) -> str:
+    """The text of a tensor, also where its class prints itself otherwise."""
+    return tensor_text(self, tensor_contents)

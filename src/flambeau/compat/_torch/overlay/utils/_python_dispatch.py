@@ -63,7 +63,7 @@ class TorchDispatchMode:
         return False
 
 
-def _take(taken: Any) -> tuple[Tensor, ...]:
+def _take(taken: Any) -> list[Tensor]:
     """A call of a kernel, as the recorder hands it on: what it returns goes into the call's outputs."""
     from flambeau.compat._torch.overlay.utils._dispatched import as_aten
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from flambeau._handles import Table
+from flambeau.func import _tree
 
 __all__ = ["LeafSpec", "PyTree", "TreeSpec", "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_flatten_with_path", "tree_iter", "tree_leaves",
            "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path", "tree_structure", "tree_unflatten", "treespec_dumps"]  # fmt: skip
@@ -68,7 +69,14 @@ def register_pytree_node(cls: type, flatten_fn: Any, unflatten_fn: Any, *, seria
     if cls in SUPPORTED_NODES:
         raise ValueError(f"register_pytree_node: {cls.__name__} is registered already")
     SUPPORTED_NODES[cls] = NodeDef(flatten_fn, unflatten_fn, flatten_with_keys_fn)
+    _tree.registered.setdefault(cls, functools.partial(_apart, flatten_fn, unflatten_fn))
     SUPPORTED_SERIALIZED_TYPES[serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"] = cls
+
+
+def _apart(flatten_fn: Any, unflatten_fn: Any, tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """For transformations of functions, which go through such objects as through lists."""
+    children, context = flatten_fn(tree)
+    return list(children), lambda items: unflatten_fn(items, context)
 
 
 _register_pytree_node = _private_register_pytree_node = register_pytree_node
