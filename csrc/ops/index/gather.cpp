@@ -113,8 +113,9 @@ T combined(T a, T b) {
 template <class F>
 void over_rows(const Lines& l, const int64_t* at, int64_t k, F&& f) {
   auto run = [at, k, n = l.n, inner = l.inner, &f](int64_t o_begin, int64_t o_end, int64_t c, auto m) __attribute__((noinline)) {
+    const auto g = f;  // a byte that is written might be one of f's
     for (int64_t o = o_begin; o < o_end; ++o)
-      for (int64_t i = 0; i < k; ++i) f((o * n + at[i]) * inner + c, (o * k + i) * inner + c, m);
+      for (int64_t i = 0; i < k; ++i) g((o * n + at[i]) * inner + c, (o * k + i) * inner + c, m);
   };
   const std::integral_constant<int64_t, 1> one;
   if (l.inner == 1)

@@ -174,7 +174,8 @@ def _wrong_batch(way: str, func: Any, inputs: Sequence[Any], wanted: Sequence[Te
     for k in range(2):
         for j, (a, b) in enumerate(zip(together, call(*[x[k] for x in batch]), strict=True)):
             if not flambeau.allclose(a[k], b, atol=atol, rtol=rtol, equal_nan=True):
-                return f"{way} of a batch of directions by vmap differs from one after the other in result {j}: {a[k].tolist()}, {b.tolist()}"
+                values = f"{a[k].tolist()}, {b.tolist()}"
+                return f"{way} of a batch of directions by vmap differs from one after the other in result {j}: {values}"
     return ""
 
 

@@ -123,7 +123,7 @@ def _of_integers(
     name = f"conv{axes}d"
     steps, sides, apart = (per_axis(name, what, v, axes) for what, v in (("stride", stride), ("padding", padding), ("dilation", dilation)))
     x = ops.constant_pad(x, [side for p in reversed(sides) for side in (p, p)])
-    x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+    x = x.reshape(x.shape[0], groups, weight.shape[1], *x.shape[2:])
     rows = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
     sizes = shape[2:]
     made = ops.zeros((groups, rows.shape[1], shape[0] * math.prod(sizes)), dtype=x.dtype, device=x.device)
@@ -131,7 +131,7 @@ def _of_integers(
         window = x
         for d, (at, n) in enumerate(zip(place, sizes, strict=True)):
             window = window.narrow(3 + d, at * apart[d], (n - 1) * steps[d] + 1)[(slice(None),) * (3 + d) + (slice(None, None, steps[d]),)]
-        columns = window.permute(1, 2, 0, *range(3, 3 + axes)).reshape(groups, rows.shape[2], -1)
+        columns = window.permute(1, 2, 0, *range(3, 3 + axes)).reshape(groups, rows.shape[2], made.shape[2])
         made += ops.matmul(rows[(..., *place)], columns)
     y = made.reshape(shape[1], shape[0], *sizes).transpose(0, 1).contiguous()
     return y if bias is None else y + bias.reshape(-1, *[1] * axes)

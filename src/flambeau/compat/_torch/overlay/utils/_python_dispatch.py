@@ -80,12 +80,11 @@ def _ask(func: Any, args: Any, kwargs: Any) -> Any:
     """What the innermost mode makes of a call; meanwhile it is off."""
     modes = _modes()
     mode = modes.pop()
-    _C.graph.set_taking(bool(modes))
     try:
-        return mode.__torch_dispatch__(func, (), args, kwargs)
+        with _C.held(_C.graph.set_taking, bool(modes)):
+            return mode.__torch_dispatch__(func, (), args, kwargs)
     finally:
         modes.append(mode)
-        _C.graph.set_taking(True)
 
 
 def called(func: Any, args: Any, kwargs: Any) -> Any:
@@ -102,12 +101,11 @@ def called(func: Any, args: Any, kwargs: Any) -> Any:
 def _disable_current_modes() -> Iterator[list[TorchDispatchMode]]:
     """A region in which no mode is on."""
     modes, _here.modes = _modes(), []
-    was = _C.graph.set_taking(False)
     try:
-        yield modes
+        with _C.held(_C.graph.set_taking, False):
+            yield modes
     finally:
         _here.modes = modes
-        _C.graph.set_taking(was)
 
 
 @contextlib.contextmanager
@@ -115,12 +113,11 @@ def _pop_mode_temporarily(k: Any = None) -> Iterator[TorchDispatchMode]:
     """A region in which the innermost mode is off."""
     modes = _modes()
     mode = modes.pop()
-    was = _C.graph.set_taking(bool(modes))
     try:
-        yield mode
+        with _C.held(_C.graph.set_taking, bool(modes)):
+            yield mode
     finally:
         modes.append(mode)
-        _C.graph.set_taking(was)
 
 
 def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
