@@ -157,6 +157,8 @@ class Caller:
             return
         runs = {"lazy": self.lazily, "replay": self.replayed}[self.mode]
         for i, got in enumerate(runs(code, seed)):
+            if self.mode == "replay" and got[0] == expected[0] == "RangeError":
+                continue  # an index that has no value yet is looked at by the op that reads it, and under its name
             if compared and got != expected and not UNDEFINED.search(text) and "emory" not in f"{expected[-1]}{got[-1]}":
                 raise Wrong(f"{self.mode}, run {i}: {str(got)[:600]} not {str(expected)[:600]}")
 

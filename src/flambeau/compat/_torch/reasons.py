@@ -44,7 +44,7 @@ REASONS: dict[str, dict[str, str]] = {
     ),
     "nn.functional": dict.fromkeys(("GRID_SAMPLE_INTERPOLATION_MODES", "GRID_SAMPLE_PADDING_MODES"), _INSIDE),
     "nn.modules.rnn": {"apply_permutation": _INSIDE},
-    "ops": dict.fromkeys(("Namespace", "OpOverloadPacket", "exists", "load_library", "loaded_libraries", "*"), _EXTENSIONS),
+    "ops": dict.fromkeys(("Namespace", "OpOverload", "OpOverloadPacket", "exists", "load_library", "loaded_libraries", "*"), _EXTENSIONS),
     "optim.optimizer": dict.fromkeys(("ParamsT", "StateDict"), "names of annotations, which optimizers of packages import"),
     "serialization": {
         **dict.fromkeys(

@@ -182,7 +182,7 @@ class Namespace:
 _namespaces: dict[str, Namespace] = {}
 
 
-def kernel(name: str) -> OpOverloadPacket:
+def _kernel(name: str) -> OpOverloadPacket:
     """`aten.<name>` as modes below autograd see it: also of kernels that are no operators, which can be called with what they were called with."""
     aten = _namespaces.setdefault("aten", Namespace("aten"))
     if name not in aten.__dict__:
