@@ -154,10 +154,14 @@ void Recorder::drop_part() {
   if (!std::exchange(whole_, true)) tape_.nodes.pop_back();
 }
 
-TakenCall Recorder::hand_over() {
-  TakenCall call{tape_, std::exchange(given_, {})};
-  clear();
-  return call;
+void Recorder::hand_over() {
+  TakenCall call;
+  {
+    const std::lock_guard lock(mutex_);
+    call = {tape_, std::exchange(given_, {})};
+    clear();
+  }
+  taker_->take(std::move(call));
 }
 
 uint32_t Recorder::value(const Tensor& x) {

@@ -58,15 +58,13 @@ class Recorder final : public Recording {
   template <class... Args>
   void record(const OpInfo& op, std::initializer_list<const Tensor*> outs, const Args&... args) {
     (settle_others(args), ...);
-    TakenCall taken;
     {
       const std::lock_guard lock(mutex_);
       begin(op);
       (add(args), ...);
       finish(outs);
-      if (taker_) [[unlikely]] taken = hand_over();
     }
-    if (taker_) [[unlikely]] return taker_->take(std::move(taken));
+    if (taker_) [[unlikely]] return hand_over();
     if (at_once_) {
       interrupted("it uses memory that NumPy or another library shares");
       settle();
@@ -152,7 +150,7 @@ class Recorder final : public Recording {
   template <class T>
   void settle_others(const T&) {}
 
-  TakenCall hand_over();
+  void hand_over();
   void begin(const OpInfo& op);
   void finish(std::initializer_list<const Tensor*> outs);
 

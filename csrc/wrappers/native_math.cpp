@@ -29,7 +29,6 @@
 #include "op/expand.h"
 #include "op/expand_reduced.h"
 #include "op/eye.h"
-#include "op/floor.h"
 #include "op/floor_divide.h"
 #include "op/gelu_erf.h"
 #include "op/gelu_tanh.h"
@@ -204,16 +203,17 @@ Tensor clamp_(const Tensor& x, const Tensor& min, const Tensor& max) { return cl
 Tensor div(const Operand& a, const Operand& b, std::optional<std::string_view> mode) { return divided<Fresh>(a, b, mode); }
 Tensor div_(const Operand& a, const Operand& b, std::optional<std::string_view> mode) { return divided<InPlace>(a, b, mode); }
 
-// In two steps, since 2^other need not be a number where the product is. The derivative is that of the second.
+// In three steps, since 2^other need not be a number where the product is. All but the last are exact, or what they round off ends as 0.
 Tensor ldexp(const Tensor& x, const Tensor& other) {
   if (is_complex(other.dtype())) return op::mul(x, op::exp2(other));
-  const bool whole = !is_inexact(other.dtype());
-  const DType type = dt::as_float(x.dtype());
-  const DType real = to_real(type) == DType::Float64 ? DType::Float64 : DType::Float32, wide = is_complex(type) ? to_complex(real) : real;
-  const Tensor power = whole ? op::cast(other, real) : other;
-  const Tensor half = op::clamp_between(op::floor(op::mul(power, Scalar(0.5))), Scalar(-1000), Scalar(1000));
-  const Tensor y = op::mul(op::mul(whole ? op::cast(x, wide) : x, op::exp2(half)), op::exp2(op::sub(power, half)));
-  return whole ? op::cast(y, type) : y;
+  const DType type = is_inexact(other.dtype()) ? dt::promote_float(x, other) : dt::as_float(x.dtype());
+  const DType real = to_real(type) == DType::Float64 ? DType::Float64 : DType::Float32;
+  const double least = real == DType::Float64 ? -1022 : -126, most = 1 - least;
+  const auto within = [&](const Tensor& power, double times) { return op::clamp_between(power, Scalar(times * least), Scalar(times * most)); };
+  const Tensor power = within(op::cast(other, real), 3), last = within(power, 1), rest = op::sub(power, last), middle = within(rest, 1);
+  Tensor y = op::cast(x, is_complex(type) ? to_complex(real) : real);
+  for (const Tensor& step : {op::sub(rest, middle), middle, last}) y = op::mul(y, op::exp2(step));
+  return op::cast(y, type);
 }
 
 Tensor nextafter(const Tensor& a, const Tensor& b) {

@@ -48,6 +48,8 @@ class Overloads:
         return [key.rpartition(".")[2] for key in registry if key.startswith(f"{self._qualname}.")]
 
     def __getattr__(self, overload: str) -> Any:
+        if overload.startswith("_"):
+            raise AttributeError(overload)
         op = registry.get(f"{self._qualname}.{overload}")
         if op is None:
             raise AttributeError(f"{self._qualname} has no overload '{overload}'; it has {', '.join(self.overloads())}")

@@ -255,7 +255,56 @@ def test_a_mode_keeps_nothing():
     assert lines == ["[True, True]", "True"]
 
 
-def test_a_mode_has_to_be_left_in_order():
-    assert "ends while another is inside" in python(
-        HEAD + "a, b = Log(), Log()\na.__enter__(); b.__enter__()\ntry:\n    a.__exit__(None, None, None)\nexcept RuntimeError as error:\n    print(error)\n"
-    )
+def test_regions_may_end_in_another_order():
+    lines = run("""
+        from torch.utils._python_dispatch import _get_current_dispatch_mode
+        def gen():
+            with Log() as log:
+                yield log
+                torch.ones(1) + 1
+        x = torch.ones(2)
+        with Log() as outer:
+            g = gen()
+            inner = next(g)
+        x.exp()
+        print(inner.calls, outer.calls, _get_current_dispatch_mode() is inner)
+        for _ in g:
+            pass
+        x.neg()
+        print(_get_current_dispatch_mode(), inner.calls[:2], outer.calls)
+    """)
+    assert lines == ["['aten.exp.default'] [] True", "None ['aten.exp.default', 'aten.add.Tensor'] []"]
+
+
+def test_calls_can_be_made_again_and_otherwise():
+    lines = run("""
+        kept = []
+        class Keep(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                kept.append((func, args, kwargs))
+                return func(*args, **kwargs)
+        class Wide(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                wide = [a.double() if isinstance(a, torch.Tensor) else a for a in args]
+                return func(*wide, **kwargs).float()
+        class Tuples(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                return func(*[tuple(a) if isinstance(a, list) else a for a in args], **kwargs)
+        x, y = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0])
+        with Keep():
+            first, second = torch.add(x, y, alpha=2), x + 1
+        print(first.tolist(), second.tolist(), [(func(*args, **kwargs).tolist(), kwargs) for func, args, kwargs in kept])
+        with Wide():
+            print(torch.add(x, y, alpha=2).tolist(), (x / 3).tolist(), x.cumsum(0).tolist(), (x[None] @ y[:, None]).tolist())
+        with Tuples():
+            print(torch.cat([x, y]).tolist(), torch.stack([x, y]).tolist())
+        import copy, pickle
+        with Keep():
+            torch.ones(2, 2, requires_grad=True).sum(0).exp().sum().backward()
+        names = [func for func, *_ in kept]
+        print(pickle.loads(pickle.dumps(names)) == names, copy.deepcopy(names) == names)
+    """)
+    assert lines == [
+        "[7.0, 12.0] [2.0, 3.0] [([7.0, 12.0], {'alpha': 2}), ([2.0, 3.0], {})]", "[7.0, 12.0] [0.3333333432674408, 0.6666666865348816] [1.0, 3.0] [[13.0]]",
+        "[1.0, 2.0, 3.0, 5.0] [[1.0, 2.0], [3.0, 5.0]]", "True True",
+    ]  # fmt: skip

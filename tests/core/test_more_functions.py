@@ -153,6 +153,11 @@ def test_powers_of_two_keep_the_type(dtype):
         assert tiny.dtype is dtype and fl.ldexp(tiny, fl.tensor([2 * power])).double().equal(fl.tensor(np.ldexp(x.double().numpy(), power)))
     y = x.to(dtype).clone()
     assert y.ldexp_(fl.tensor([1, 2, 3])) is y and y.tolist() == [3, 0, -24]
+    least = np.finfo(str(dtype).rpartition(".")[2] if dtype is not fl.bfloat16 else "float32").smallest_subnormal
+    if dtype in (fl.float32, fl.float64):  # rounded once
+        assert fl.ldexp(fl.tensor([5.0, 11.0], dtype=dtype) * float(least), fl.tensor([-3])).tolist() == [float(least), float(least)]
+        assert fl.ldexp(fl.tensor([1.5], dtype=dtype), fl.tensor([int(np.log2(float(least)))])).item() == 2 * float(least)
+    assert fl.ldexp(fl.tensor([np.inf, 0.0], dtype=dtype), fl.tensor([-5000, 5000])).tolist() == [np.inf, 0]
     powers = fl.tensor([np.inf, -np.inf, np.nan])
     assert fl.ldexp(fl.tensor([2.0, 2.0, 2.0]), powers).nan_to_num(nan=7).tolist() == [np.finfo(np.float32).max, 0, 7]
 
@@ -169,7 +174,7 @@ def test_truth_of_bytes_and_along_no_axis():
     for fold, want in ((fl.any, [0, 1, 1]), (fl.all, [0, 0, 1])):
         assert fold(x, 0).dtype is fl.uint8 and fold(x, 0).tolist() == want
         assert fold(x.float(), 0).dtype is fl.bool and fold(x.float(), 0).tolist() == [bool(v) for v in want]
-        for y in (x, x.float(), x.t(), x.bool(), x[:0], x[0, 0]):
+        for y in (x, x.float(), x.t(), x.bool(), x[:0], x[0, 0], x.t().float()[::2], fl.ones([1] * 64)):
             each = fold(y, dim=())
             assert each.shape == y.shape and each.tolist() == (y != 0).to(each.dtype).tolist()
 

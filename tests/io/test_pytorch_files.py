@@ -671,3 +671,9 @@ def test_what_stands_in_one_file_behind_each_other_is_read_in_turn():
         found = fl.load(file)
         assert found["x"].tolist() == list(range(i + 1)) and found["y"].tolist() == [i, i]
     assert file.read() == b"tail"
+    data = file.getvalue()[4:-4]
+    for n in (len(data) - 1, len(data) - 12, 300):
+        with pytest.raises((ValueError, EOFError)):
+            cut = io.BytesIO(data[:n])
+            for _ in range(3):
+                fl.load(cut)

@@ -731,6 +731,7 @@ def test_ops_of_one_name_for_several_kinds_of_arguments():
     assert out.tolist() == [10, 10] and repr(f) == "<overloads::f: out, scaled>"
     with pytest.raises(TypeError, match="overloads::f.scaled"):
         f("no")
+    assert copy.copy(f).scaled is f.scaled
     with pytest.raises(AttributeError, match="it has out, scaled"):
         f.other  # noqa: B018
     fl.library.define("overloads::g", "(Tensor x) -> Tensor")

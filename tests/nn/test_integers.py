@@ -46,6 +46,8 @@ def test_wrong_convolutions_of_integers():
     with pytest.raises(TypeError):
         F.conv1d(x, fl.ones(1, 2, 2))
     with pytest.raises(TypeError):
+        F.conv1d(x, fl.ones(1, 2, 2, dtype=fl.int64), fl.ones(1))
+    with pytest.raises(TypeError):
         F.conv1d(fl.ones(1, 2, 5, dtype=fl.bool), fl.ones(1, 2, 2, dtype=fl.bool))
 
 

@@ -10,26 +10,42 @@ namespace {
 template <class S>
 void norm_row(const S* x, const float* w, const float* b, S* y, float* row, int64_t n, double eps, bool centered, float* mean, float* rstd) {
   constexpr int64_t kBlock = 1024;  // elements whose sum is one of floats
+  constexpr int kChains = 4;        // that do not wait for each other
   const int64_t end = whole_vectors(n), rest = end - n;
   double sum = 0, square = 0;
   for (int64_t c = 0; c < n; c += kBlock) {
-    Vector sums = {};
-    each_vector(x + c, n - c < kBlock ? n - c : kBlock, 0, [&](int64_t i, Vector v) __attribute__((always_inline)) {
-      store_floats(row + c + i, v);
-      sums += v;
+    Vector sums[kChains] = {};
+    const int64_t m = n - c < kBlock ? n - c : kBlock, whole = m / (kChains * kLanes) * (kChains * kLanes);
+    for (int64_t i = 0; i < whole; i += kChains * kLanes)
+#pragma GCC unroll 4
+      for (int u = 0; u < kChains; ++u) {
+        const Vector v = widened_at(x + c + i + u * kLanes);
+        store_floats(row + c + i + u * kLanes, v);
+        sums[u] += v;
+      }
+    each_vector(x + c + whole, m - whole, 0, [&](int64_t i, Vector v) __attribute__((always_inline)) {
+      store_floats(row + c + whole + i, v);
+      sums[0] += v;
     });
-    sum += static_cast<double>(sum_of(sums));
+    sum += static_cast<double>(sum_of((sums[0] + sums[1]) + (sums[2] + sums[3])));
   }
   const float m = centered ? static_cast<float>(sum / static_cast<double>(n)) : 0;
   for (int64_t l = 0; l < rest; ++l) row[n + l] = m;  // no distance
   for (int64_t c = 0; c < end; c += kBlock) {
-    Vector squares = {};
+    Vector squares[kChains] = {};
     const int64_t last = end - c < kBlock ? end : c + kBlock;
-    for (int64_t i = c; i < last; i += kLanes) {
+    int64_t i = c;
+    for (; i + kChains * kLanes <= last; i += kChains * kLanes)
+#pragma GCC unroll 4
+      for (int u = 0; u < kChains; ++u) {
+        const Vector d = load_floats(row + i + u * kLanes) - m;
+        squares[u] += d * d;
+      }
+    for (; i < last; i += kLanes) {
       const Vector d = load_floats(row + i) - m;
-      squares += d * d;
+      squares[0] += d * d;
     }
-    square += static_cast<double>(sum_of(squares));
+    square += static_cast<double>(sum_of((squares[0] + squares[1]) + (squares[2] + squares[3])));
   }
   const auto scale = static_cast<float>(1 / std::sqrt(square / static_cast<double>(n) + eps));
   if (mean) *mean = m;

@@ -115,10 +115,14 @@ void min_all(const Tensor& x, const Tensor& y) { amin(x, {}, false, y); }
 // An empty list of axes folds none: each element alone.
 static void truth(Fold fold, const Tensor& x, Dimensions dim, const Tensor& y) {
   if (!dim || !dim->empty()) return reduce({.fold = fold}, fold_type(x.dtype()), x, dim, y);
-  Dims sizes = x.sizes(), strides = x.strides();
-  sizes.push_back(1), strides.push_back(1);
-  const int64_t last = x.ndim();
-  reduce({.fold = fold}, fold_type(x.dtype()), alias(x, sizes, strides, x.offset()), IntList(&last, 1), y);
+  Tensor line = x;
+  if (!x.is_contiguous()) {
+    line = empty(x.sizes(), x.dtype());
+    copy_elements(line, x);
+  }
+  const int64_t last = 1;
+  reduce({.fold = fold}, fold_type(x.dtype()), alias(line, Dims{x.numel(), 1}, Dims{1, 1}, line.offset()), IntList(&last, 1),
+         alias(y, Dims{x.numel()}, Dims{1}, y.offset()));
 }
 void any(const Tensor& x, Dimensions dim, bool, const Tensor& y) { truth(Fold::Any, x, dim, y); }
 void all(const Tensor& x, Dimensions dim, bool, const Tensor& y) { truth(Fold::All, x, dim, y); }

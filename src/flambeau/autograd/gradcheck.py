@@ -165,9 +165,9 @@ def _wrong_batch(way: str, func: Any, inputs: Sequence[Any], wanted: Sequence[Te
     else:
         like, one = at, lambda *directions: jvp(function, at, directions)[1]
     generator = flambeau.Generator().manual_seed(0)
-    batch = tuple(flambeau.randn((2, *x.shape), dtype=x.dtype, generator=generator) for x in like)
     call = one if way != "backward" else lambda *seeds: one(seeds)
     try:
+        batch = tuple(flambeau.randn((2, *x.shape), dtype=x.dtype, generator=generator) for x in like)
         together = vmap(call)(*batch)
     except Exception as error:
         return f"{way} of a batch of directions by vmap failed: {type(error).__name__}: {error}"

@@ -276,7 +276,7 @@ def read_stream(source: Source, move: Move, text: OldText) -> Any:
             raise FileFormatError(f"announces {count} elements of {storage.what} at byte {at}; its objects say {storage.count}")
         places[key] = at + 8
         at += 8 + count * storage.dtype.itemsize
-    if at != source.size and not source.goes_on:
+    if at > source.size or (at < source.size and not source.goes_on):
         raise FileFormatError(f"has {source.size} bytes, but its storages end at {at} (truncated?)")
     source.end = at
     at = begin

@@ -59,7 +59,8 @@ def _convolution(op: Callable[..., Tensor], axes: int) -> Convolution:
         try:
             return op(input, weight, bias, stride, padding, dilation, groups)
         except DTypeError:
-            if not isinstance(weight, Tensor) or not _is_whole(input) or weight.dtype is not input.dtype or weight.ndim != axes + 2:
+            others = (weight,) if bias is None else (weight, bias)
+            if not all(isinstance(t, Tensor) and t.dtype is input.dtype for t in others) or not _is_whole(input) or weight.ndim != axes + 2:
                 raise
         return _of_integers(op, axes, input, weight, bias, stride, padding, dilation, groups)
 

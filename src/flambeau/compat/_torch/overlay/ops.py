@@ -31,7 +31,7 @@ class _Once:
 
 def _by_name(path: str) -> Any:
     space, *names = path.split(".")
-    found: Any = _namespaces.setdefault(space, Namespace(space))
+    found: Any = _kernel(names.pop(0)) if space == "aten" else _namespaces.setdefault(space, Namespace(space))
     for name in names:
         found = getattr(found, name)
     return found

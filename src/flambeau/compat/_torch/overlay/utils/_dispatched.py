@@ -6,6 +6,7 @@ Other kernels keep their arguments, under ATen's name where it is another.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,16 +38,24 @@ class Call:
 
     def __init__(self, taken: Any) -> None:
         self._taken = taken
-        self._given = self.args = tuple(taken.args())
+        self._given = tuple(taken.args())
+        by_name = _by_name(taken.signature)
+        self._positions = len(self._given) - len(by_name)
+        self.args = self._given[: self._positions]
+        self._rest = dict(zip(by_name, self._given[self._positions :], strict=True))
+        self.kwargs = {name: value for name, value in self._rest.items() if str(value) != by_name[name]}
         name, end = (taken.name[:-1], "_") if taken.name.endswith("_") else (taken.name, "")
         name = _RENAMED.get(name, name)
         self.func = operator(name + end, _overload(name, self.args))
 
-    def run(self, args: Sequence[Any]) -> Any:
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Computes with these arguments; NotImplemented where they are not like its own."""
+        if not kwargs.keys() <= self._rest.keys() or kwargs.keys() < self.kwargs.keys():
+            return NotImplemented
+        args = [*args, *(self._rest | kwargs).values()]
         if not _alike(args, self._given):
             return NotImplemented
-        outs = self._taken.run(_tensors(args))
+        outs = self._taken.run(_tensors(args, self._given))
         if not outs:
             return args[0] if self._taken.writes() else None
         return outs[0] if len(outs) == 1 else tuple(outs)
@@ -62,13 +71,13 @@ class Form(Call):
 
     def __init__(self, taken: Any, name: str, args: Sequence[Any], size: Sequence[int] | None = None, place: int | None = None) -> None:
         super().__init__(taken)
-        self.func, self.args = operator(name, "default"), tuple(args)
+        self.func, self.args, self.kwargs = operator(name, "default"), tuple(args), {}
         self._size, self._place = size, place  # of the operator's result, and where that is among several
 
-    def run(self, args: Sequence[Any]) -> Any:
-        if len(args) != len(self.args) or any(x is not y for x, y in zip(args, self.args, strict=True)):
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if kwargs or len(args) != len(self.args) or any(x is not y for x, y in zip(args, self.args, strict=True)):
             return NotImplemented
-        (y,) = self._taken.run(_tensors(self._given))
+        (y,) = self._taken.run(_tensors(self._given, self._given))
         y = y if self._size is None else y.reshape(self._size)
         return y if self._place is None else tuple(y if i == self._place else None for i in range(3))
 
@@ -104,15 +113,24 @@ def _overload(name: str, args: Sequence[Any]) -> str:
     return _OTHERS.get(name, "default")
 
 
-def _tensors(args: Sequence[Any]) -> list[Any]:
-    """The tensors among arguments, also those in lists, in order."""
+def _tensors(args: Sequence[Any], own: Sequence[Any]) -> list[Any]:
+    """The tensors among arguments that stand for a kernel's own, also those in lists, in order."""
     found: list[Any] = []
-    for x in args:
-        if isinstance(x, Tensor):
+    for x, y in zip(args, own, strict=True):
+        if isinstance(y, Tensor):
             found.append(x)
-        elif isinstance(x, list):
+        elif isinstance(y, list):
             found += x
     return found
+
+
+@functools.lru_cache(maxsize=None)
+def _by_name(signature: str) -> dict[str, str]:
+    """The arguments that are given by name alone, with what they are without being given: `add(Operand a, Operand b, *, number alpha=1)`."""
+    arguments = signature[signature.index("(") + 1 : signature.index(") ->")]
+    _, star, behind = arguments.partition("*, ")
+    pairs = (piece.split()[-1].partition("=") for piece in behind.split(", ")) if star else ()
+    return {name: default for name, _, default in pairs}
 
 
 def _alike(args: Sequence[Any], own: Sequence[Any]) -> bool:

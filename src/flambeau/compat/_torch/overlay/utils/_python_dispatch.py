@@ -48,9 +48,10 @@ class TorchDispatchMode:
 
     def __exit__(self, *exc: object) -> None:
         modes = _modes()
-        if not modes or modes[-1] is not self:
-            raise RuntimeError(f"{type(self).__name__}: this region ends while another is inside of it")
-        modes.pop()
+        for k in reversed(range(len(modes))):  # others may end later though they began later, as in generators
+            if modes[k] is self:
+                del modes[k]
+                break
         _here.entered -= 1
         if _here.entered == 0:
             _C.graph.end_taking()
@@ -71,7 +72,7 @@ def _take(taken: Any) -> list[Tensor]:
     with no_grad():
         call = _here.call = as_aten(taken)
         try:
-            return call.outputs(_ask(call.func, call.args, {}))
+            return call.outputs(_ask(call.func, call.args, dict(call.kwargs)))
         finally:
             _here.call = before
 
@@ -90,11 +91,11 @@ def _ask(func: Any, args: Any, kwargs: Any) -> Any:
 def called(func: Any, args: Any, kwargs: Any) -> Any:
     """What a call of an operator gives where it is the call that a mode is asked about; otherwise NotImplemented."""
     call = _here.__dict__.get("call")
-    if call is None or func is not call.func or kwargs:
+    if call is None or func is not call.func:
         return NotImplemented
     if _modes():
         return _ask(func, args, kwargs)
-    return call.run(args)
+    return call.run(args, kwargs)
 
 
 @contextlib.contextmanager

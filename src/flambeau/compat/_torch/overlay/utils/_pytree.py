@@ -69,7 +69,8 @@ def register_pytree_node(cls: type, flatten_fn: Any, unflatten_fn: Any, *, seria
     if cls in SUPPORTED_NODES:
         raise ValueError(f"register_pytree_node: {cls.__name__} is registered already")
     SUPPORTED_NODES[cls] = NodeDef(flatten_fn, unflatten_fn, flatten_with_keys_fn)
-    _tree.registered.setdefault(cls, functools.partial(_apart, flatten_fn, unflatten_fn))
+    if not hasattr(cls, "_add_batch_dim"):  # such a class says itself what it is to `vmap`
+        _tree.registered.setdefault(cls, functools.partial(_apart, flatten_fn, unflatten_fn))
     SUPPORTED_SERIALIZED_TYPES[serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"] = cls
 
 
