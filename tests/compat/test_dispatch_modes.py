@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.as_torch import python, says
+from support.as_torch import says
 
 pytestmark = pytest.mark.eager("programs in processes of their own")
 

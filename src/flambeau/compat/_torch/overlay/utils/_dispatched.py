@@ -124,7 +124,7 @@ def _tensors(args: Sequence[Any], own: Sequence[Any]) -> list[Any]:
     return found
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _by_name(signature: str) -> dict[str, str]:
     """The arguments that are given by name alone, with what they are without being given: `add(Operand a, Operand b, *, number alpha=1)`."""
     arguments = signature[signature.index("(") + 1 : signature.index(") ->")]
