@@ -153,7 +153,8 @@ void init_dispatch(nb::module_& m) {
   });
   m.def("end_taking", [] {
     if (!taking.recorder) return;
-    recorder_here = taking.outer;
+    if (recorder_here == taking.recorder.get()) recorder_here = graph::in_region() ? taking.outer : nullptr;
+    graph::forget(*taking.recorder);
     taking = {};
   });
   // Whether calls are taken from here on; returns whether they were.

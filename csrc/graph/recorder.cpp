@@ -444,9 +444,16 @@ void end_recording() {
   if (depth == 0) raise<ArgumentError>("lazy: a region ends on a thread on which none has begun; expected the thread that entered it");
   if (--depth > 0) return;
   const Ref<Recorder> recorder = mine;
-  recorder_here = std::exchange(outer, nullptr);
+  Recording* const before = std::exchange(outer, nullptr);
+  if (recorder_here == recorder.get()) recorder_here = before;  // otherwise calls are taken that began later, and go on
   recorder->leave_region();
   recorder->settle();
+}
+
+bool in_region() { return depth > 0; }
+
+void forget(const Recorder& taking) {
+  if (outer == &taking) outer = nullptr;
 }
 
 Recorder::Worth worth() { return mine ? mine->worth() : Recorder::Worth{}; }

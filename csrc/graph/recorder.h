@@ -222,6 +222,10 @@ Stats stats();
 // Begins and ends recording on this thread; scopes nest, and what was recorded is settled at the end of the outermost.
 void begin_recording(double budget = 1);
 void end_recording();
+// Whether this thread is in one.
+bool in_region();
+// A recorder that takes calls ends: no region goes back to it.
+void forget(const Recorder& taking);
 // Of the region that this thread is in or left last.
 Recorder::Worth worth();
 // Runs what this thread recorded so far, if it records.

@@ -308,3 +308,19 @@ def test_calls_can_be_made_again_and_otherwise():
         "[7.0, 12.0] [2.0, 3.0] [([7.0, 12.0], {'alpha': 2}), ([2.0, 3.0], {})]", "[7.0, 12.0] [0.3333333432674408, 0.6666666865348816] [1.0, 3.0] [[13.0]]",
         "[1.0, 2.0, 3.0, 5.0] [[1.0, 2.0], [3.0, 5.0]]", "True True",
     ]  # fmt: skip
+
+
+def test_regions_that_record_and_that_take_calls_may_interleave():
+    lines = run("""
+        import flambeau
+        x = torch.ones(3)
+        for first, second in ((Log(), flambeau.lazy()), (flambeau.lazy(), Log())):
+            first.__enter__(); second.__enter__()
+            y = x + 1
+            first.__exit__(None, None, None)
+            z = y * 2
+            second.__exit__(None, None, None)
+            log = first if isinstance(first, Log) else second
+            print(z.tolist(), log.calls, flambeau._C.graph.recording(), (x - 1).tolist(), len(log.calls))
+    """)
+    assert lines == ["[4.0, 4.0, 4.0] [] False [0.0, 0.0, 0.0] 0", "[4.0, 4.0, 4.0] ['aten.add.Tensor', 'aten.mul.Tensor'] False [0.0, 0.0, 0.0] 2"]
