@@ -247,10 +247,10 @@ FL_VM double atan_tail(double z) {
 }
 FL_VM double atan2(double y0, double x0) {
   constexpr double tangent = 0.41421356237309504880;
-  // Infinities become ones beside zeros; halves of what is large have a sum.
+  // Infinities become ones beside zeros; halves of what is large have a sum, and what is tiny has digits once it is larger.
   const double most = abs(y0) > abs(x0) ? abs(y0) : abs(x0);
   const bool endless = most == kInf<double>;
-  const double scale = most > 1e300 ? 0.5 : 1.0;
+  const double scale = most > 1e300 ? 0.5 : most < 1e-290 ? 0x1p100 : 1.0;
   const double ay = endless ? (isinf(y0) ? 1.0 : 0.0) : abs(y0) * scale, ax = endless ? (isinf(x0) ? 1.0 : 0.0) : abs(x0) * scale;
   const bool steep = ay * tangent > ax, middle = ay > ax * tangent;
   const double num = steep ? -ax : middle ? ay - ax : ay, sum = middle ? ay + ax : ax, den = steep ? ay : sum;

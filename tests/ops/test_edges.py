@@ -1,5 +1,7 @@
 """Values and gradients where a formula has an edge: zeros, ties, NaN, and what lies outside of a domain."""
 
+import math
+
 import numpy as np
 import pytest
 from support.table import arrays, call, cases, map_arrays, tensors
@@ -257,3 +259,11 @@ def test_differences_of_which_none_is_left_are_not_computed():
     assert fl.diff(x, n=2**58, dim=0).shape == (0, 2) and fl.diff(x.mT, n=2**40).shape == (2, 0)
     assert fl.func.vmap(lambda row: fl.diff(row, n=2**40))(x.mT).shape == (2, 0)
     assert fl.diff(fl.tensor([3.0, 5.0, 9.0]), n=2).tolist() == [2.0] and fl.diff(fl.ones(3), n=3).shape == (0,)
+
+
+def test_angles_of_what_is_tiny_huge_or_no_number():
+    values = [0.0, -0.0, 5e-324, -5e-324, 1e-323, 1e-310, -1e-310, 2.3e-308, 1e-290, -1e-291, 3.0, -1.0, 1e308, -1e308, math.inf, -math.inf, math.nan]
+    y, x = (fl.tensor(v.ravel()) for v in np.meshgrid(np.array(values), np.array(values)))
+    for got, a, b in zip(fl.atan2(y, x).tolist(), y.tolist(), x.tolist()):
+        want = math.atan2(a, b)
+        assert got == pytest.approx(want, rel=4e-16, abs=0, nan_ok=True) and math.copysign(1, got) * (got == got) == math.copysign(1, want) * (want == want), (a, b)
