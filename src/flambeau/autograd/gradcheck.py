@@ -161,11 +161,11 @@ def _wrong_batch(way: str, func: Any, inputs: Sequence[Any], wanted: Sequence[Te
 
     at = tuple(inputs[k].detach() for k in places)
     if way == "backward":
-        like, one = vjp(function, *at)
+        like, pull = vjp(function, *at)
+        call: Any = lambda *seeds: pull(seeds)  # noqa: E731
     else:
-        like, one = at, lambda *directions: jvp(function, at, directions)[1]
+        like, call = at, lambda *directions: jvp(function, at, directions)[1]
     generator = flambeau.Generator().manual_seed(0)
-    call = one if way != "backward" else lambda *seeds: one(seeds)
     try:
         batch = tuple(flambeau.randn((2, *x.shape), dtype=x.dtype, generator=generator) for x in like)
         together = vmap(call)(*batch)

@@ -32,7 +32,6 @@ _BY_AXIS = {"sum": "dim_IntList", "mean": "dim", "max": "dim", "min": "dim", "me
 _OTHERS = {"where": "self", "fill": "Scalar", "masked_fill": "Scalar", "std": "correction", "var": "correction", "index": "Tensor"}
 
 
-
 class Call:
     """A call of a kernel under an operator's name, with its own arguments."""
 
@@ -40,9 +39,9 @@ class Call:
         self._taken = taken
         self._given = tuple(taken.args())
         by_name = _by_name(taken.signature)
-        self._positions = len(self._given) - len(by_name)
-        self.args = self._given[: self._positions]
-        self._rest = dict(zip(by_name, self._given[self._positions :], strict=True))
+        positions = len(self._given) - len(by_name)
+        self.args = self._given[:positions]
+        self._rest = dict(zip(by_name, self._given[positions:], strict=True))
         self.kwargs = {name: value for name, value in self._rest.items() if str(value) != by_name[name]}
         name, end = (taken.name[:-1], "_") if taken.name.endswith("_") else (taken.name, "")
         name = _RENAMED.get(name, name)
