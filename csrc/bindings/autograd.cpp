@@ -11,7 +11,9 @@
 #include "bindings/args.h"
 #include "bindings/collector.h"
 #include "bindings/data.h"
+#include "bindings/dispatch.h"
 #include "bindings/function.h"
+#include "bindings/hollow.h"
 #include "bindings/hooks.h"
 #include "wrappers/autocast.h"
 
@@ -219,6 +221,8 @@ void init_autograd(nb::module_& m) {
 
   m.def("run_backward", [](nb::handle roots, nb::handle grads, bool retain, bool create, nb::handle inputs, bool accumulate, bool unused, bool leaf_hooks) {
     std::vector<Tensor> r = tensors_of(roots, false), g = tensors_of(grads, true), in = tensors_of(inputs, false), out;
+    std::optional<TakenRegion> region;  // saved tensors may be hollow
+    if (Hollow::any()) region.emplace();
     {
       note_source();
       GilRelease release;

@@ -2,6 +2,7 @@
 
 #include "autograd/meta.h"
 #include "bindings/function.h"
+#include "bindings/hollow.h"
 #include "bindings/hooks.h"
 
 namespace fl::py {
@@ -75,6 +76,11 @@ bool owns_python(const Tensor& x) {
 
 int traverse_owned(const Tensor& x, PyObject* self, visitproc visit, void* arg) {
   const Walk walk(self, visit, arg);
+  if (is_hollow(x)) [[unlikely]] {
+    Hollow& hollow = Hollow::of(x);
+    if (walk.shows(hollow.visited, x.ref()->use_count() == 1 ? x.storage().use_count() : 2))
+      if (const int stop = hollow.traverse(visit, arg)) return stop;
+  }
   AutogradMeta* outer = meta_of(x);
   if (!outer || !walk.shows(outer->visited, x.ref()->use_count())) return 0;
   // A chain of gradients of gradients, each its owner's alone. The lock keeps the rest as it is.
@@ -91,6 +97,7 @@ int traverse_owned(const Tensor& x, PyObject* self, visitproc visit, void* arg) 
 }
 
 void clear_owned(const Tensor& x) {
+  if (is_hollow(x) && x.ref()->use_count() == 1 && x.storage().use_count() == 1) Hollow::of(x).clear();
   AutogradMeta* meta = meta_of(x);
   if (!meta) return;
   // Dropped after the lock, since it runs programs.

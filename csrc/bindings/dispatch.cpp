@@ -7,9 +7,11 @@
 #include "bindings/errors.h"
 #include "bindings/gil.h"
 #include "bindings/graph.h"
+#include "bindings/hollow.h"
 #include "bindings/objects.h"
 #include "bindings/source.h"
 #include "graph/recorder.h"
+#include "wrappers/wrap.h"
 
 namespace nb = nanobind;
 
@@ -35,6 +37,11 @@ class Taken {
     call_.tape.for_overwritten(node(), [&](uint32_t) { any = true; });
     return any;
   }
+  bool is_given(const Tensor& x) const {
+    return std::any_of(call_.given.begin(), call_.given.end(), [&](const Tensor& y) { return y.same(x); });
+  }
+  // Whether it is to be answered whole: what comes back are its results.
+  bool whole() const { return !node().op->run; }
   // Of what it returns.
   nb::list sizes() const {
     nb::list all;
@@ -93,33 +100,137 @@ class Taken {
   graph::TakenCall call_;
 };
 
-// Hands calls to a function of Python's.
+// What takes calls: `flambeau.compat._torch.overlay.utils._python_dispatch._take(taken, types)`, kept once it is known.
+PyObject* take_in_python() {
+  static PyObject* function = nullptr;
+  if (!function) {
+    const Owned module(PyImport_ImportModule("flambeau.compat._torch.overlay.utils._python_dispatch"));
+    function = module.object ? PyObject_GetAttrString(module.object, "_take") : nullptr;
+    if (!function) throw PythonError{};
+  }
+  return function;
+}
+
+// Whether this thread's calls are taken; returns whether they were.
+bool switched(bool on);
+struct Switched {
+  bool before;
+  explicit Switched(bool on) : before(switched(on)) {}
+  Switched(const Switched&) = delete;
+  Switched& operator=(const Switched&) = delete;
+  ~Switched() { switched(before); }
+};
+
+// Hands calls to modes, and to the classes of arguments.
 class Handler final : public graph::Taker {
  public:
-  explicit Handler(nb::handle function) : function_(Py_NewRef(function.ptr())) {}
-  ~Handler() override {
-    if (has_gil()) Py_DECREF(function_);  // a thread that ends in a region has none
-  }
+  bool modes = false;
+
   void take(graph::TakenCall call) override {
     const GilAcquire gil;
+    const nb::object types = modes ? nb::tuple() : types_of(call.given);
+    if (!types.is_none()) return ask(std::move(call), types);
+    const graph::NodeRecord& node = call.tape.nodes.front();
+    const auto n = static_cast<std::ptrdiff_t>(node.outs);
+    if (std::any_of(call.given.begin(), call.given.end(), [](const Tensor& x) { return x.defined() && x.is_meta(); })) return;
+    const graph::Tape& tape = call.tape;
+    const graph::Frame frame{tape.boxes.data() + node.args, call.given.data(), tape.ints.data(), tape.text.data(), call.given.data() + n, tape.generators.data()};
+    const GilRelease release;
+    const graph::Pause pause;
+    node.op->run(frame);
+  }
+  bool wants(const Tensor& x) override {
+    if (x.storage().is_hollow()) return true;
+    if (!x.impl()->pyobj) return false;
+    const GilAcquire gil;
+    PyObject* const object = x.impl()->pyobj;
+    return object && Py_TYPE(object) != tensor_type && dispatches(Py_TYPE(object));
+  }
+  std::vector<Tensor> make(graph::TakenCall call) override {
+    const GilAcquire gil;
+    const nb::object types = types_of(call.given);
+    const nb::object taken = nb::cast(Taken(std::move(call)));
+    const Switched off(false);
+    const Owned made = call_python_part(taken, types);
+    std::vector<Tensor> results = results_of(made.object, name_of(taken));
+    for (Tensor& y : results)
+      if (y.impl()->meta || requires_grad(y) || given_to(taken, y)) y = alias(y);  // it will have a history of its own
+      else keep(y);
+    return results;
+  }
+
+ private:
+  // Of arguments whose class has a `__torch_dispatch__`, subclasses first; None where there are none.
+  static nb::object types_of(const std::vector<Tensor>& given) {
+    nb::list found;
+    for (const Tensor& x : given) {
+      if (!x.defined() || (!x.impl()->pyobj && !x.storage().is_hollow())) continue;
+      PyTypeObject* const type = x.impl()->pyobj ? Py_TYPE(x.impl()->pyobj) : Hollow::of(x).type();
+      if (type == tensor_type || !dispatches(type)) continue;
+      size_t at = 0;
+      bool known = false;
+      for (; at < nb::len(found) && !known; ++at) {
+        auto* const other = reinterpret_cast<PyTypeObject*>(found[at].ptr());
+        known = other == type;
+        if (!known && PyType_IsSubtype(type, other)) break;
+      }
+      if (!known) found.insert(at, nb::handle(reinterpret_cast<PyObject*>(type)));
+    }
+    return nb::len(found) ? nb::object(nb::tuple(found)) : nb::none();
+  }
+  static const char* name_of(const nb::object& taken) { return nb::cast<const Taken&>(taken).node().op->name; }
+  static bool given_to(const nb::object& taken, const Tensor& y) { return nb::cast<const Taken&>(taken).is_given(y); }
+
+  static std::vector<Tensor> results_of(PyObject* made, const char* name) {
+    const OverrideFlags plainly(kSubclassesOff);
+    return to_tensor_list(made, name, "what __torch_dispatch__ returned");
+  }
+
+  // Modes switch themselves off one by one.
+  static Owned call_python_part(const nb::object& taken, const nb::object& types) {
+    const OverrideFlags none(0);
+    const Owned args(PyTuple_Pack(2, taken.ptr(), types.ptr()));
+    Owned made(args.object ? call_python(take_in_python(), args.object) : nullptr);
+    if (!made.object) throw PythonError{};
+    return made;
+  }
+
+  void ask(graph::TakenCall call, const nb::object& types) {
     const nb::object taken = nb::cast(Taken(std::move(call)));
     const Taken& whole = nb::cast<const Taken&>(taken);
-    const Owned made(call_with(function_, taken.ptr()));
-    if (!made.object) throw PythonError{};
-    const std::vector<Tensor> results = to_tensor_list(made.object, whole.node().op->name, "what __torch_dispatch__ returned");
+    const Switched off(modes);
+    const Owned made = call_python_part(taken, types);
     const char* const name = whole.node().op->name;
+    const std::vector<Tensor> results = results_of(made.object, name);
     if (results.size() != whole.n_outs()) raise<ArgumentError>(name, ": __torch_dispatch__ returned ", results.size(), " tensors; expected ", whole.n_outs());
     for (size_t i = 0; i < results.size(); ++i) {
       const Tensor &out = whole.out(i), &result = results[i];
       if (!(out.sizes() == result.sizes()) || out.dtype() != result.dtype() || !(out.device() == result.device()))
         raise<ArgumentError>(name, ": __torch_dispatch__ returned ", result.dtype(), " ", result.sizes(), " on ", result.device().str(), "; expected ", out.dtype(), " ",
                              out.sizes(), " on ", out.device().str(), ", as autograd knows the result already");
-      if (!out.is_meta() && out.numel() > 0) copy_elements(out, result);
+      PyObject* const object = result.impl()->pyobj;
+      const bool classed = object && Py_TYPE(object) != tensor_type && dispatches(Py_TYPE(object));
+      if (classed || is_hollow(result)) become(out, result, whole.is_given(result));
+      else if (!out.is_meta() && out.numel() > 0) copy_elements(out, result);
     }
   }
 
- private:
-  PyObject* function_;
+  // The output, which nobody has seen, is the tensor that the class returned: its memory, and its object where that is new.
+  static void become(const Tensor& out, const Tensor& result, bool given) {
+    TensorImpl &to = *out.impl(), &from = *result.impl();
+    to.storage = from.storage;
+    to.strides = from.strides;
+    to.offset = from.offset;
+    to.refresh();
+    if (given || from.meta || requires_grad(result) || to.pyobj) return;
+    auto* const object = reinterpret_cast<TensorObject*>(from.pyobj);
+    if (!object) return;
+    to.pyobj = std::exchange(from.pyobj, nullptr);
+    object->tensor = out;
+    keep(out);
+  }
+  // The object of a result, until the call from Python that this is in has returned it.
+  static void keep(const Tensor& result);
 };
 
 // Per thread, as recordings are.
@@ -127,42 +238,128 @@ struct Taking {
   Ref<graph::Recorder> recorder;
   std::unique_ptr<Handler> handler;
   Recording* outer = nullptr;
+  int regions = 0;
+  std::vector<Owned> kept;
 };
 thread_local Taking taking;
+
+void Handler::keep(const Tensor& result) {
+  if (PyObject* const object = result.impl()->pyobj; object && Py_TYPE(object) != tensor_type) taking.kept.emplace_back(Py_NewRef(object));
+}
+
+void enter() {
+  if (taking.regions++ > 0) return;
+  {
+    const GilRelease release;
+    graph::settle_here();
+  }
+  taking.recorder = make_ref<graph::Recorder>();
+  taking.handler = std::make_unique<Handler>();
+  taking.recorder->hand_to(taking.handler.get());
+  taking.outer = recorder_here;
+}
+
+void leave() {
+  if (--taking.regions > 0) return;
+  if (recorder_here == taking.recorder.get()) recorder_here = graph::in_region() ? taking.outer : nullptr;
+  graph::forget(*taking.recorder);
+  const Taking ended = std::exchange(taking, {});  // what it kept may run programs
+}
+
+bool switched(bool on) {
+  if (!taking.recorder) return false;
+  const bool before = recorder_here == taking.recorder.get();
+  if (before != on) recorder_here = on ? taking.recorder.get() : nullptr;
+  return before;
+}
+
+}  // namespace
+
+bool dispatches(PyTypeObject* type) {
+  static PyObject* const name = PyUnicode_InternFromString("__torch_dispatch__");
+  const Owned handler(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), name));
+  if (!handler.object) PyErr_Clear();
+  return handler.object && handler.object != Py_None && handler.object != no_dispatch;
+}
+
+TakenRegion::TakenRegion() : before_(recorder_here) {
+  enter();
+  switched(true);
+}
+TakenRegion::~TakenRegion() {
+  if (before_ != taking.recorder.get()) recorder_here = graph::in_region() ? before_ : nullptr;
+  leave();
+}
+
+Tensor detached_hollow(const Tensor& x) {
+  static const graph::OpInfo info{"detach", "detach", "detach(Tensor x) -> Tensor y"};
+  const TakenRegion region;
+  Tensor y;
+  graph::handed_on(info, y, x);
+  return y;
+}
+
+namespace {
+
+// make_hollow(cls, size, strides, dtype, device): a tensor of the class without memory.
+nb::object make_hollow(nb::handle cls, nb::handle size, nb::handle strides, nb::handle dtype, nb::handle device) {
+  constexpr const char* kName = "_make_wrapper_subclass";
+  if (!PyType_Check(cls.ptr()) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls.ptr()), tensor_type)) raise<TypeMismatch>(kName, ": cls is no subclass of Tensor");
+  auto* const type = reinterpret_cast<PyTypeObject*>(cls.ptr());
+  if (!dispatches(type)) raise<ArgumentError>(kName, ": class ", type->tp_name, " has no __torch_dispatch__; expected one, since there is nothing else to compute with");
+  const Dims sizes = to_dims(size.ptr(), kName, "size");
+  const int64_t numel = checked_numel(kName, sizes);
+  if (sizes.size() > kMaxAxes) raise<ShapeError>(kName, ": size has ", sizes.size(), " axes; expected at most ", kMaxAxes);
+  const Dims steps = strides.is_none() ? row_major(sizes) : to_dims(strides.ptr(), kName, "strides");
+  if (steps.size() != sizes.size()) raise<ShapeError>(kName, ": size = ", sizes, ", strides = ", steps, "; expected equal lengths");
+  const DType kind = dtype.is_none() ? default_dtype() : to_dtype(dtype.ptr(), kName, "dtype");
+  const Device place = to_optional_device(device.is_none() ? nullptr : device.ptr(), kName, "device").value_or(Device{});
+  require_device(place);
+  const std::optional<Reach> touched = reach(sizes, steps, 0);
+  if (!touched || touched->first < 0) raise<ShapeError>(kName, ": size = ", sizes, ", strides = ", steps, " reach past what memory can address, or before its start");
+  const nb::dict attributes;
+  auto storage = Storage::hollow(static_cast<size_t>(std::max(touched->end, numel)) * item_size(kind), place, make_ref<Hollow>(type, attributes.ptr()));
+  Tensor x(make_ref<TensorImpl>(std::move(storage), sizes, steps, 0, kind));
+  return nb::steal(wrap(std::move(x)));
+}
 
 }  // namespace
 
 void init_dispatch(nb::module_& m) {
+  m.def("make_hollow", &make_hollow, nb::arg("cls"), nb::arg("size"), nb::arg("strides").none(), nb::arg("dtype").none(), nb::arg("device").none());
+  m.def("is_hollow", [](nb::handle x) { return is_tensor(x.ptr()) && is_hollow(tensor_of(x.ptr())); });
+  // Whether one of a list of tensors is.
+  m.def("any_hollow", [](nb::list tensors) {
+    if (Hollow::any())
+      for (nb::handle x : tensors)
+        if (is_tensor(x.ptr()) && is_hollow(tensor_of(x.ptr()))) return true;
+    return false;
+  });
+  m.def("keep_slots", [](nb::handle x, nb::dict slots) {
+    if (is_tensor(x.ptr()) && is_hollow(tensor_of(x.ptr()))) Hollow::of(tensor_of(x.ptr())).keep_slots(slots.ptr());
+  });
   nb::class_<Taken>(m, "Taken")
       .def_prop_ro("name", [](const Taken& t) { return t.node().op->name; })
       .def_prop_ro("ident", [](const Taken& t) { return t.node().op->ident; })
       .def_prop_ro("signature", [](const Taken& t) { return t.node().op->signature; })
+      .def_prop_ro("whole", &Taken::whole)
       .def("args", &Taken::args)
       .def("writes", &Taken::writes)
       .def("sizes", &Taken::sizes)
       .def("run", &Taken::run);
-  m.def("begin_taking", [](nb::handle function) {
-    if (taking.recorder) raise<ArgumentError>("begin_taking: this thread's calls are taken already");
-    {
-      const GilRelease release;
-      graph::settle_here();
-    }
-    taking = {make_ref<graph::Recorder>(), std::make_unique<Handler>(function), nullptr};
-    taking.recorder->hand_to(taking.handler.get());
-    taking.outer = std::exchange(recorder_here, taking.recorder.get());
+  // Of modes: begin and end a region in which calls are taken.
+  m.def("begin_taking", [] {
+    enter();
+    taking.handler->modes = true;
+    switched(true);
   });
   m.def("end_taking", [] {
-    if (!taking.recorder) return;
-    if (recorder_here == taking.recorder.get()) recorder_here = graph::in_region() ? taking.outer : nullptr;
-    graph::forget(*taking.recorder);
-    taking = {};
+    if (taking.regions > 0) leave();
   });
-  // Whether calls are taken from here on; returns whether they were.
+  // Whether modes are asked from here on, and so calls taken; returns whether they were.
   m.def("set_taking", [](bool on) {
-    if (!taking.recorder) return false;
-    const bool before = recorder_here == taking.recorder.get();
-    if (before != on) recorder_here = on ? taking.recorder.get() : nullptr;
-    return before;
+    if (taking.handler) taking.handler->modes = on;
+    return switched(on);
   });
 }
 

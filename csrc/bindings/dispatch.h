@@ -3,7 +3,31 @@
 
 #include <nanobind/nanobind.h>
 
+#include "tensor/tensor.h"
+
+namespace fl {
+class Recording;
+}
+
 namespace fl::py {
+
+// Whether a class has a `__torch_dispatch__`: calls with its tensors are handed to it.
+bool dispatches(PyTypeObject* type);
+
+// While it lives this thread's calls are taken, those with tensors of such a class handed on, and the others run. With the GIL, at both ends.
+class TakenRegion {
+ public:
+  TakenRegion();
+  TakenRegion(const TakenRegion&) = delete;
+  TakenRegion& operator=(const TakenRegion&) = delete;
+  ~TakenRegion();
+
+ private:
+  Recording* const before_;
+};
+
+// x.detach() of a hollow tensor, which is its class's to say.
+Tensor detached_hollow(const Tensor& x);
 
 void init_dispatch(nanobind::module_& graph);
 

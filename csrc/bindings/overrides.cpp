@@ -1,28 +1,23 @@
 #include "bindings/overrides.h"
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
+#include "bindings/dispatch.h"
 #include "bindings/errors.h"
 #include "bindings/objects.h"
 
 namespace fl::py {
 
 FL_HOT_THREAD_LOCAL constinit uint8_t override_flags = 0;
+PyObject* no_dispatch = nullptr;
 
 namespace {
 
 PyObject* no_torch_function = nullptr;
 PyObject* attribute_name = nullptr;  // "__torch_function__"
-
-struct FlagsAre {
-  uint8_t saved;
-  explicit FlagsAre(uint8_t flags) : saved(std::exchange(override_flags, flags)) {}
-  FlagsAre(const FlagsAre&) = delete;
-  FlagsAre& operator=(const FlagsAre&) = delete;
-  ~FlagsAre() { override_flags = saved; }
-};
 
 Owned checked(PyObject* o) {
   if (!o) throw PythonError{};
@@ -78,6 +73,8 @@ PyObject* dispatch(const Owned& func, const Owned& args, const Owned& kwargs) {
     for (Py_ssize_t at = 0; PyDict_Next(kwargs.object, &at, &key, &value);) takers.look(value);
   }
   const auto& found = takers.objects();
+  std::optional<TakenRegion> region;
+  if (std::any_of(found.begin(), found.end(), [](const Owned& taker) { return dispatches(Py_TYPE(taker.object)); })) region.emplace();
   const Owned types(make_tuple(static_cast<Py_ssize_t>(found.size()), [&](Py_ssize_t i) {
     return Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(found[static_cast<size_t>(i)].object)));
   }));
@@ -114,8 +111,17 @@ PyObject* call_plainly(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (n < 2 || n > 4 || (n > 2 && !PyTuple_Check(args[2])) || (n > 3 && args[3] != Py_None && !PyDict_Check(args[3])))
       raise<TypeMismatch>("no_torch_function: expected (func, types, args: tuple = (), kwargs: dict | None = None)");
     const Owned none(make_tuple(0, [](Py_ssize_t) { return nullptr; }));
-    const FlagsAre flags(override_flags | kSubclassesOff);
+    const OverrideFlags flags(override_flags | kSubclassesOff);
     return call_python(args[0], n > 2 ? args[2] : none.object, n > 3 && args[3] != Py_None ? args[3] : nullptr);
+  });
+}
+// no_torch_dispatch(func, types, args=(), kwargs=None): calls func.
+PyObject* call_func(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return python_result([&]() -> PyObject* {
+    if (n < 2 || n > 4 || (n > 2 && !PyTuple_Check(args[2]) && !PyList_Check(args[2])) || (n > 3 && args[3] != Py_None && !PyDict_Check(args[3])))
+      raise<TypeMismatch>("no_torch_dispatch: expected (func, types, args: tuple = (), kwargs: dict | None = None)");
+    const Owned given(n > 2 ? PySequence_Tuple(args[2]) : make_tuple(0, [](Py_ssize_t) { return nullptr; }));
+    return given.object ? call_python(args[0], given.object, n > 3 && args[3] != Py_None ? args[3] : nullptr) : nullptr;
   });
 }
 // set_override_flags(subclasses_off, mode_on) -> what they were. None leaves one as it is.
@@ -145,6 +151,7 @@ PyObject* call_override(PyObject*, PyObject* const* args, Py_ssize_t n) {
 PyMethodDef functions[] = {
 #define FL_FAST(name, fn) {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(fn)), METH_FASTCALL, nullptr}
     FL_FAST("no_torch_function", call_plainly),
+    FL_FAST("no_torch_dispatch", call_func),
     FL_FAST("set_override_flags", set_flags),
     FL_FAST("has_override", has_override),
     FL_FAST("call_override", call_override),
@@ -165,7 +172,7 @@ bool overrides(PyTypeObject* type) {
   if (known.type == type && known.version && known.version == version_of(type)) return false;
   const Owned handler(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), attribute_name));
   if (!handler.object) PyErr_Clear();
-  else if (handler.object != no_torch_function && handler.object != Py_None) return true;
+  else if ((handler.object != no_torch_function && handler.object != Py_None) || dispatches(type)) return true;
   known = {type, version_of(type)};
   return false;
 }
@@ -242,7 +249,8 @@ bool init_overrides(PyObject* module) {
   attribute_name = PyUnicode_InternFromString("__torch_function__");
   if (!attribute_name || PyModule_AddFunctions(module, functions) < 0) return false;
   no_torch_function = PyObject_GetAttrString(module, "no_torch_function");
-  return no_torch_function != nullptr;
+  no_dispatch = PyObject_GetAttrString(module, "no_torch_dispatch");
+  return no_torch_function && no_dispatch && PyObject_SetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__torch_dispatch__", no_dispatch) == 0;
 }
 
 }  // namespace fl::py

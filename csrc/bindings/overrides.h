@@ -25,11 +25,23 @@ namespace fl::py {
 constexpr uint8_t kSubclassesOff = 1, kModeOn = 2;
 extern FL_HOT_THREAD_LOCAL constinit uint8_t override_flags;
 
+// While it lives.
+struct OverrideFlags {
+  uint8_t saved;
+  explicit OverrideFlags(uint8_t flags) : saved(std::exchange(override_flags, flags)) {}
+  OverrideFlags(const OverrideFlags&) = delete;
+  OverrideFlags& operator=(const OverrideFlags&) = delete;
+  ~OverrideFlags() { override_flags = saved; }
+};
+
 struct Overridden final : std::exception {
   const char* what() const noexcept override { return "a tensor whose type has a __torch_function__ can not be used here"; }
 };
 
-// Whether the type has a `__torch_function__` of its own, or the one of Tensor, which keeps the subclass.
+// `Tensor.__torch_dispatch__`: computes as if there were none.
+extern PyObject* no_dispatch;
+// Whether the type has a `__torch_function__` of its own, or the one of Tensor, which keeps the subclass; or a `__torch_dispatch__`, for
+// which calls are taken below autograd (bindings/dispatch.h).
 bool overrides(PyTypeObject* type);
 bool taken_over_slowly(PyObject* o);
 inline bool taken_over(PyObject* o) {

@@ -2,6 +2,8 @@
 #include "autograd/meta.h"
 #include "bindings/args.h"
 #include "bindings/autograd.h"
+#include "bindings/dispatch.h"
+#include "bindings/hollow.h"
 #include "bindings/tensor_object.h"
 #include "bindings/tensor_slots.h"
 #include "bindings/types.h"
@@ -20,6 +22,7 @@
 namespace fl::py {
 
 Tensor detached(const Tensor& x) {
+  if (is_hollow(x)) [[unlikely]] return detached_hollow(x);
   Tensor y = alias(x);
   y.impl()->inference = x.impl()->inference;
   return y;

@@ -56,10 +56,13 @@ PyObject* m_stride(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject
 }
 PyObject* m_storage_offset(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).offset()); }
 PyObject* m_data_ptr(PyObject* self, PyObject*) {
-  const Tensor& t = tensor_of(self);
-  if (!t.is_meta()) t.storage().expose();
-  graph::note_read("an address was read");
-  return PyLong_FromVoidPtr(t.numel() == 0 ? nullptr : t.data());
+  return guarded([&] {
+    const Tensor& t = tensor_of(self);
+    if (t.is_meta() || t.storage().is_hollow()) return PyLong_FromLong(0);
+    t.storage().expose();
+    graph::note_read("an address was read");
+    return PyLong_FromVoidPtr(t.numel() == 0 ? nullptr : t.data());
+  });
 }
 PyObject* m_storage_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(&tensor_of(self).storage()); }
 PyObject* m_storage_bytes(PyObject* self, PyObject*) { return PyLong_FromSize_t(tensor_of(self).storage().size_bytes()); }

@@ -8,6 +8,7 @@
 #include "bindings/collector.h"
 #include "bindings/data.h"
 #include "bindings/errors.h"
+#include "bindings/hollow.h"
 #include "bindings/indexing.h"
 #include "bindings/tensor_slots.h"
 
@@ -149,6 +150,11 @@ PyMethodDef size_methods[] = {
 
 void track(PyObject* o) {
   if (!PyObject_GC_IsTracked(o)) PyObject_GC_Track(o);
+}
+
+PyObject* wrap_hollow(Tensor tensor) {
+  const Ref<Storage> storage = tensor.impl()->storage;
+  return Hollow::of(tensor).wrap(std::move(tensor));
 }
 
 PyObject* wrap(Tensor tensor) { return wrap_here(std::move(tensor)); }

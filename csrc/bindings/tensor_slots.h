@@ -40,6 +40,9 @@ extern FreeObjects free_objects;
 // A new object of the Python class of sparse tensors.
 PyObject* wrap_sparse(Tensor tensor);
 
+// ... and of one that stands for others: Note [Hollow tensors].
+PyObject* wrap_hollow(Tensor tensor);
+
 // wrap() without a call, where a call shows.
 inline PyObject* wrap_here(Tensor&& tensor) {
   if (!tensor.defined()) Py_RETURN_NONE;
@@ -48,6 +51,7 @@ inline PyObject* wrap_here(Tensor&& tensor) {
     return o;
   }
   if (is_sparse(tensor)) [[unlikely]] return wrap_sparse(std::move(tensor));
+  if (tensor.storage().is_hollow()) [[unlikely]] return wrap_hollow(std::move(tensor));
   TensorObject* o = free_objects.take();
   if (!o) return nullptr;
   tensor.impl()->pyobj = reinterpret_cast<PyObject*>(o);

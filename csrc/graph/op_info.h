@@ -131,8 +131,10 @@ struct OpInfo {
   bool trusts;
   // The bool argument that says whether it writes what `writes` names; -1: it does.
   int writes_when;
-  const OpInfo* next;
+  const OpInfo* next = nullptr;
 
+  // Of a call that is handed on whole, and never recorded: in no list.
+  OpInfo(const char* name, const char* ident, const char* signature);
   OpInfo(const char* name, const char* ident, const char* signature, const char* kinds, uint64_t writes, int outs,
          void (*run)(const Frame&), void (*check)(const Frame&), void (*each)(const Frame&, EachCall, void*) = nullptr, int over_out = -1, int over_arg = -1,
          bool trusts = false, int writes_when = -1);

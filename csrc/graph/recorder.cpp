@@ -141,7 +141,7 @@ void Recorder::finish(std::initializer_list<const Tensor*> outs) {
   node.last = static_cast<uint32_t>(tape_.values.size());
   tape_.for_written(node, [&](uint32_t v) {
     Buffer& b = buffers_[tape_.buffer_of[v]];
-    if (!b.written) b.storage->set_pending(Ref<Recording>::share(this), tape_.buffer_of[v]);
+    if (!b.written && !b.storage->is_hollow()) b.storage->set_pending(Ref<Recording>::share(this), tape_.buffer_of[v]);
     b.written = true;
   });
   for (uint32_t v = node.first; v < node.last; ++v)
@@ -154,14 +154,11 @@ void Recorder::drop_part() {
   if (!std::exchange(whole_, true)) tape_.nodes.pop_back();
 }
 
-void Recorder::hand_over() {
-  TakenCall call;
-  {
-    const std::lock_guard lock(mutex_);
-    call = {tape_, std::exchange(given_, {})};
-    clear();
-  }
-  taker_->take(std::move(call));
+TakenCall Recorder::taken() {
+  const std::lock_guard lock(mutex_);
+  TakenCall call{tape_, std::exchange(given_, {})};
+  clear();
+  return call;
 }
 
 uint32_t Recorder::value(const Tensor& x) {
@@ -487,6 +484,9 @@ OpInfo::OpInfo(const char* n, const char* id, const char* s, const char* k, uint
       writes_when(when), next(all_ops) {
   all_ops = this;
 }
+
+OpInfo::OpInfo(const char* n, const char* id, const char* s)
+    : name(n), ident(id), signature(s), kinds(""), writes(0), outs(0), run(nullptr), each(nullptr), check(nullptr), over_out(-1), over_arg(-1), trusts(false), writes_when(-1) {}
 
 const OpInfo* find_op(std::string_view ident) {
   for (const OpInfo* op = all_ops; op; op = op->next)

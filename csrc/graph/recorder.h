@@ -21,11 +21,15 @@
 // yet, and the Taker puts something into these. Python's `torch.utils._python_dispatch.TorchDispatchMode` is such a one. It sees what
 // kernels see, those of backward included: after autograd, checks, shapes and types, and views only as what they look at. Ops on the meta device,
 // which are not recorded, are handed on, too.
+//
+// Views, constructors after a tensor and results whose size follows from values have no outputs before they run. They are handed on whole, before
+// anything is made, and only where the Taker wants an argument: what comes back is the result (`handed_on`).
 #pragma once
 
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/error.h"
 #include "base/fork_mutex.h"
 #include "graph/tape.h"
 #include "storage/pending.h"
@@ -44,6 +48,9 @@ class Taker {
  public:
   virtual ~Taker() = default;
   virtual void take(TakenCall call) = 0;
+  // Whether it wants calls with this argument whole; then their results.
+  virtual bool wants(const Tensor& x) = 0;
+  virtual std::vector<Tensor> make(TakenCall call) = 0;
 };
 
 class Recorder final : public Recording {
@@ -64,11 +71,25 @@ class Recorder final : public Recording {
       (add(args), ...);
       finish(outs);
     }
-    if (taker_) [[unlikely]] return hand_over();
+    if (taker_) [[unlikely]] return taker_->take(taken());
     if (at_once_) {
       interrupted("it uses memory that NumPy or another library shares");
       settle();
     }
+  }
+  template <class... Args>
+  bool wanted(const Args&... args) {
+    return taker_ && (wants(args) || ...);
+  }
+  template <class... Args>
+  std::vector<Tensor> hand_on(const OpInfo& op, const Args&... args) {
+    {
+      const std::lock_guard lock(mutex_);
+      begin(op);
+      (add(args), ...);
+      finish({});
+    }
+    return taker_->make(taken());
   }
   // From now on calls are its: Note [Calls that are taken below autograd].
   void hand_to(Taker* taker) { taker_ = taker; }
@@ -138,7 +159,7 @@ class Recorder final : public Recording {
   };
   // Whoever else has an argument pending computes it first.
   void settle_others(const Tensor& x) {
-    if (x.defined() && x.storage().is_pending() && !x.storage().pending_in(this)) x.storage().settle();
+    if (x.defined() && x.storage().is_pending() && !x.storage().pending_in(this) && !x.storage().is_hollow()) x.storage().settle();
   }
   void settle_others(const Operand& x) {
     if (x.is_tensor()) settle_others(x.tensor());
@@ -150,7 +171,18 @@ class Recorder final : public Recording {
   template <class T>
   void settle_others(const T&) {}
 
-  void hand_over();
+  bool wants(const Tensor& x) { return x.defined() && taker_->wants(x); }
+  bool wants(const Operand& x) { return x.is_tensor() && wants(x.tensor()); }
+  bool wants(TensorList xs) {
+    return std::any_of(xs.begin(), xs.end(), [&](const Tensor& x) { return wants(x); });
+  }
+  bool wants(const std::vector<Tensor>& xs) { return wants(TensorList(xs)); }
+  template <class T>
+  bool wants(const T&) {
+    return false;
+  }
+
+  TakenCall taken();
   void begin(const OpInfo& op);
   void finish(std::initializer_list<const Tensor*> outs);
 
@@ -273,6 +305,20 @@ template <class... Args>
 [[gnu::cold, gnu::noinline]] void record(const OpInfo& op, bool meta, std::initializer_list<const Tensor*> outs, const Args&... args) {
   Recorder& here = Recorder::here();
   if (!meta || here.takes()) here.record(op, outs, args...);
+}
+// Whether a call is handed on whole; then `y` is its result, one tensor or a list.
+template <class Result, class... Args>
+[[gnu::cold, gnu::noinline]] bool handed_on(const OpInfo& op, Result& y, const Args&... args) {
+  Recorder& here = Recorder::here();
+  if (!here.wanted(args...)) return false;
+  std::vector<Tensor> made = here.hand_on(op, args...);
+  if constexpr (std::is_same_v<Result, Tensor>) {
+    if (made.size() != 1) raise<ArgumentError>(op.name, ": __torch_dispatch__ returned ", made.size(), " tensors; expected one");
+    y = std::move(made[0]);
+  } else {
+    y = std::move(made);
+  }
+  return true;
 }
 // What a kernel that makes its outputs would make, without bytes: `make` is called with tensors on meta.
 Tensor meta_like(const Tensor& x);

@@ -35,6 +35,16 @@ Ref<Storage> Storage::promise(size_t size_bytes, Device device, uint64_t region)
   return storage;
 }
 
+Ref<Storage> Storage::hollow(size_t size_bytes, Device device, Ref<Recording> instead) {
+  auto storage = make_ref<Storage>();
+  storage->size_bytes_ = size_bytes;
+  storage->device_ = device;
+  storage->pending_here_.store(instead.get(), std::memory_order_release);
+  storage->pending_ = std::move(instead);
+  storage->attention_.store(kPending | kHollow, std::memory_order_release);
+  return storage;
+}
+
 void Storage::set_pending(Ref<Recording> recording, uint32_t place) {
   {
     const std::lock_guard lock(mutex);
@@ -95,7 +105,7 @@ void Storage::attend() const {
 }
 
 bool Storage::shared_outside() const {
-  if (attention_.load(std::memory_order_acquire) & kPromised) return false;
+  if (attention_.load(std::memory_order_acquire) & (kPromised | kHollow)) return false;
   return !ours() || lent_.load(std::memory_order_acquire) > 0 || exposed_.load(std::memory_order_acquire);
 }
 

@@ -11,6 +11,8 @@
 // and both at first. While a thread runs what was recorded (`settling_here`), its kernels get the bytes as they are; so do
 // the threads of its parallel regions.
 // An op that failed leaves its recording behind at what it should have written: whoever asks for that gets the error.
+//
+// A storage may also be hollow: pending for ever, since what it would hold is elsewhere (Note [Hollow tensors], bindings/hollow.h).
 #pragma once
 
 #include <utility>

@@ -36,6 +36,9 @@ class Storage final : public RefCounted {
   // ... that are allocated when they are first asked for; of CPUs.
   static Ref<Storage> promise(size_t size_bytes, Device device, uint64_t region);
 
+  // ... that never come: whoever asks for them gets what `instead` throws. Note [Hollow tensors]
+  static Ref<Storage> hollow(size_t size_bytes, Device device, Ref<Recording> instead);
+
   // Some of the bytes of `whole`, which live on with them. They are ours: others see no difference to allocated ones.
   static Ref<Storage> part_of(const Ref<Storage>& whole, size_t offset, size_t size_bytes);
 
@@ -46,6 +49,7 @@ class Storage final : public RefCounted {
   }
   // False: the bytes are row-major, and stay so.
   bool maybe_deferred() const {
+    if (is_hollow()) [[unlikely]] return false;
     settle();
     return deferred_.load(std::memory_order_acquire) != nullptr;
   }
@@ -73,6 +77,8 @@ class Storage final : public RefCounted {
   bool pending_in(const Recording* r) const { return pending_here_.load(std::memory_order_acquire) == r; }
   uint32_t place() const { return place_; }
   bool is_pending() const { return (attention_.load(std::memory_order_acquire) & kPending) != 0; }
+  bool is_hollow() const { return (attention_.load(std::memory_order_acquire) & kHollow) != 0; }
+  const Recording& instead() const { return *pending_; }  // of a hollow one
   // Somebody else's bytes at that address, as they were given.
   bool borrows(const void* at) const { return data_ == at && !owned() && attention_.load(std::memory_order_acquire) == 0; }
   bool lies_deferred() const { return (attention_.load(std::memory_order_acquire) & kDeferred) != 0; }
@@ -170,10 +176,10 @@ class Storage final : public RefCounted {
   bool writable_ = true;
   std::atomic<bool> exposed_{false};
   // Why data() is not to be had at once.
-  static constexpr uint8_t kDeferred = 1, kPending = 2, kPromised = 4;
+  static constexpr uint8_t kDeferred = 1, kPending = 2, kPromised = 4, kHollow = 8;
   mutable std::atomic<uint8_t> attention_{0};
   std::atomic<Deferred*> deferred_{nullptr};
-  Ref<Recording> pending_;  // under the lock of all
+  Ref<Recording> pending_;  // under the lock of all; of a hollow storage it stays
   std::atomic<const Recording*> pending_here_{nullptr};  // the same, to be compared without it
   uint32_t place_ = 0;
   uint64_t region_ = 0;

@@ -31,7 +31,7 @@ struct SparseParts final : RefCounted {
 // A sparse tensor of parts that fit the sizes.
 Tensor make_sparse(Tensor indices, Tensor values, IntList sizes, bool coalesced);
 // x is defined.
-inline bool is_sparse(const Tensor& x) { return x.is_meta() && x.storage().data(); }
+inline bool is_sparse(const Tensor& x) { return x.is_meta() && !x.storage().is_hollow() && x.storage().data(); }
 // As they are now.
 Ref<SparseParts> sparse_parts(const Tensor& x);
 // The same tensor with other parts, of its type; whoever has an alias sees them, too.

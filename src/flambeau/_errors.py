@@ -26,6 +26,13 @@ class AssertedArgumentError(ArgumentError, AssertionError):
     """A value that an argument of an op can not have."""
 
 
+class NoExtensionError(NotImplementedError):
+    """A compiled extension of PyTorch's, which can not be here.
+
+    An operator whose kernel needs one takes its kernel for all devices, or refuses the call.
+    """
+
+
 class WrongLengthError(ValueError, IndexError):
     """A sequence with too few values, or too many."""
 

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flambeau import _C, _whole_calls
+from flambeau import _C, _hollow, _whole_calls
 from flambeau._C import Tensor, ops
 from flambeau._errors import NoCUDAError
 from flambeau._from_data import of_bytes, tensor
@@ -182,6 +182,8 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
         raise _C.AutogradError(
             "deepcopy: Only Tensors created explicitly by the user (graph leaves) can be copied deeply; use .detach() or .clone()"
         )
+    if _C.graph.is_hollow(self):
+        return _hollow.deep_copy(self, memo)
     out = _copy_with_storage(self.detach(), memo)
     if type(self) is not Tensor:
         out = Tensor._make_subclass(type(self), out, False)
@@ -234,6 +236,8 @@ def _rebuild(
 
 def _reduce_ex(self: Tensor, protocol: Any) -> Any:
     """By value: what multiprocessing's queues send of tensors that are not in shared memory. What comes back is a leaf."""
+    if _C.graph.is_hollow(self):
+        return _hollow.reduce(self)
     plain, order = _in_order_of_memory(self.detach())
     data: bytes | None = b""
     if self.is_meta:
@@ -283,6 +287,8 @@ def _format(self: Tensor, spec: str) -> str:
 
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
     # It imports nothing: at the interpreter's end nothing can be imported any more.
+    if _C.graph.is_hollow(self):
+        return _hollow.text(self)
     text: str = _C.no_torch_function(tensor_text, (), (self, tensor_contents))
     return text
 
@@ -571,6 +577,8 @@ def _torch_function(cls: type, func: Any, types: Any, args: tuple[Any, ...] = ()
     if not all(issubclass(cls, t) for t in types):
         return NotImplemented
     result = _C.no_torch_function(func, types, args, kwargs)
+    if cls.__torch_dispatch__ is not _C.no_torch_dispatch:  # type: ignore[attr-defined]
+        return result  # the class has made it, and says what it is
     owner = getattr(func, "__self__", None)
     return result if owner is Tensor.grad or owner is Tensor._base else _of_subclass(result, cls)
 
@@ -593,7 +601,7 @@ def attach() -> None:
         "__array_namespace__": _array_namespace, "to_device": _to_device,
         "__copy__": _copy, "__deepcopy__": _deepcopy, "__reversed__": _reversed, "__reduce_ex__": _reduce_ex,
         "__iter__": _iter, "__contains__": _contains, "__format__": _format, "__repr__": _repr, "_repr_html_": _repr_html,
-        "register_hook": _register_hook,
+        "register_hook": _register_hook, "_make_wrapper_subclass": staticmethod(_hollow.make_wrapper_subclass),
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "retain_grad": _retain_grad,
         "type": _type, "cuda": _cuda, "cpu": _cpu, "random_": _random_, "new_tensor": _new_tensor,
         "share_memory_": _share_memory_, "stft": _stft, "istft": _istft,

@@ -110,3 +110,30 @@ def test_gradients_of_convolutions_by_atens_name():
             print(torch.ops.aten.convolution_backward(dy, x, weight, None, *how, [False, False, False]))
     """
     assert output_of(program).splitlines() == ["True", *(["True", "None True None False", "(None, None, None)"] * 2)]
+
+
+def test_a_kernel_that_needs_an_extension_gives_way_to_that_of_all_devices():
+    """optimum-quanto unpacks numbers of 4 bits by one for CPUs, which it compiles, and has another."""
+    program = """
+        import torch
+        from torch.utils.cpp_extension import load
+        for name in ("with_other", "alone"):
+            torch.library.define(f"t::{name}", "(Tensor x, int n) -> Tensor")
+            torch.library.impl(f"t::{name}", "CPU", lambda x, n: load(name="lib", sources=["lib.cpp"]).unpack(x, n))
+        torch.library.impl("t::with_other", "default", lambda x, n: x >> n)
+        print(torch.ops.t.with_other(torch.tensor([16, 32]), 4).tolist())
+        try:
+            torch.ops.t.alone(torch.tensor([16]), 4)
+        except NotImplementedError as error:
+            print(str(error)[:28])
+        a = torch.tensor([[127, -128], [1, 2]], dtype=torch.int8)
+        print(torch._int_mm(a, a).tolist(), torch._int_mm(a, a).dtype)
+        try:
+            torch._int_mm(a, a.float())
+        except RuntimeError as error:
+            print(error)
+    """
+    assert output_of(program).splitlines() == [
+        "[1, 2]", "cpp_extension.load('lib'): e", "[[16001, -16512], [129, -124]] torch.int32",
+        "_int_mm: mat2 is torch.float32 of shape (2, 2); expected a matrix of int8 (int8_t)",
+    ]  # fmt: skip

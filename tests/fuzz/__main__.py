@@ -31,6 +31,7 @@ from .shrink import smaller
 BATCH = 5000
 SECONDS = 30  # a call that takes longer hangs
 SANITIZED_SECONDS = 300
+START_SECONDS = 300  # more, until the first call: it reads the table, and others may use the machine
 MEMORY = 2 << 30  # a mask of 2**31 elements does not fit, and is not computed for a minute
 # What a sanitized module must report, or it is not one: a kernel that reads past the end of what NumPy lends it, and a
 # read past the end of a tensor's own block.
@@ -75,7 +76,7 @@ class Process:
                 pass
             if self.index() != last:
                 last, since = self.index(), time.monotonic()
-            elif time.monotonic() - since > self.seconds + (60 if last < 0 else 0):
+            elif time.monotonic() - since > self.seconds + (START_SECONDS if last < 0 else 0):
                 end = "hangs"
                 self.process.send_signal(signal.SIGABRT)  # faulthandler writes where it is
                 try:

@@ -90,7 +90,7 @@ def slow(text: str) -> bool:
     expanded = re.search(r"T\([^T]*2 ?\*\* ?[34]\d", text) and "expanded" in text
     jacobians = re.search(r"(jac\w+|hessian)\(", text) and re.search(r"T\([^T]*\d\d.*\d\d", text)  # as many backwards as elements
     steps = re.search(r"(n_?iter|num_iterations)=\(?(2|10) ?\*\* ?[3-9]\d|(n_?iter|num_iterations)=\d{6}", text)
-    return bool(expanded or parts or jacobians or steps or re.search(r"np\.\w+\(.*\)\[.*Endless", text)) or any(n in text.replace(" ", "") for n in ("expand(2**", "expand(1,2**", "empty((2**", "empty((0,2**"))
+    return bool(expanded or parts or jacobians or steps or re.search(r"np\.\w+\(.*Endless", text)) or any(n in text.replace(" ", "") for n in ("expand(2**", "expand(1,2**", "empty((2**", "empty((0,2**"))
 
 
 def checked_parts() -> list[str]:

@@ -19,6 +19,13 @@ pytestmark = pytest.mark.eager("has regions of its own")
 # ---------------------------------------------------------------- errors
 
 
+def test_an_address_of_what_has_no_memory_is_an_error():
+    with fl.lazy():
+        y = fl.ones(2**20).expand(2**22, 2**20) * 2
+        with pytest.raises(fl.OutOfMemoryError):
+            y.data_ptr()
+
+
 def test_errors_of_shapes_come_at_once():
     with fl.lazy():
         x = fl.ones(3) * 2

@@ -165,7 +165,7 @@ def _each_call(op: Op, target: str | None) -> list[str]:
 
 def graph_infos(op: Op) -> list[str]:
     if not emit_graph.is_recorded(op):
-        return []
+        return emit_graph.infos(op, [], [])
     if "each" in op.keys:
         head, kernel, rest = _each_head(op)
         return emit_graph.infos(op, [*head, f"  call_(context_, {kernel}, {rest}, static_cast<int>(std::size(each_params)));"], [])
@@ -209,15 +209,24 @@ def _kernel_body(op: Op, makes: str) -> list[str]:
     return [*out, f"  {call}"]
 
 
+def _unless_handed_on(op: Op, made: list[str]) -> list[str]:
+    """`made`, which declares the result, where the call is not handed on whole."""
+    y = op.sig.outs[0][1]
+    kind = "std::vector<Tensor>" if op.sig.is_list else "Tensor"
+    made = [line.replace(f"{kind} {y} = ", f"{y} = ").replace(f"auto {y} = ", f"{y} = ") for line in made]
+    return [f"  {kind} {y};", f"  if (!({emit_graph.handed_on(op, y)})) [[likely]] {{", *(f"  {line}" for line in made), "  }"]
+
+
 def _kernel_call(op: Op) -> list[str]:
     if op.get("view"):
         first, y = op.first_tensor, op.sig.outs[0][1]
         each = f"  for (Tensor& view : {y}) track_view(view, {first});" if op.sig.is_list else f"  track_view({y}, {first});"
-        return [*_kernel_body(op, "new"), each]
+        return _unless_handed_on(op, [*_kernel_body(op, "new"), each])
     if op.makes_output:
         if not emit_graph.is_recorded(op):
             read = ['  graph::note_read("the size of a result follows from values");'] if op.get("shape") == "by_value" else []
-            return [*read, *_kernel_body(op, "new")]
+            made = [*read, *_kernel_body(op, "new")]
+            return _unless_handed_on(op, made) if emit_graph.is_handed_on(op) else made
         y = op.sig.outs[0][1]
         tensors = [a.name for a in op.sig.args if a.is_tensor]
         asked = ", ".join(f"graph::meta_like({a.name})" if a.is_tensor else a.name for a in op.sig.args)
@@ -315,6 +324,10 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
     if "composite" in op.keys:
         text = str(op.get("composite"))
         if text == "native":
+            if emit_graph.is_handed_on(op):  # a constructor: ATen's have no requires_grad
+                y = outs[0]
+                body += ["  if (graph::recording()) [[unlikely]] {", f"    Tensor {y};", f"    if ({emit_graph.handed_on(op, y).partition(' && ')[2]}) {{"]
+                body += [f"      if (requires_grad) set_requires_grad({y}, true);", f"      return {y};", "    }", "  }"]
             body.append(f"  return native::{op.name}({', '.join(a.name for a in op.sig.args)});")
         else:
             code, _ = translate(op, table, text)

@@ -30,6 +30,17 @@ def is_recorded(op: Op) -> bool:
     return "composite" not in op.keys and not op.get("view") and op.get("shape") != "by_value" and not makes_of_nothing
 
 
+def is_handed_on(op: Op) -> bool:
+    """What is taken below autograd as a whole, before anything is made: views, constructors after a tensor, and what makes sizes of values."""
+    constructor = op.get("composite") == "native" and op.first_tensor is not None and op.sig.arg("requires_grad") is not None
+    return bool(op.get("view")) or constructor or (op.get("shape") == "by_value" and len(op.sig.outs) == 1 and not op.aux)
+
+
+def handed_on(op: Op, y: str) -> str:
+    """The condition under which `y`, a variable without a value so far, is what came of the call."""
+    return f"graph::recording() && graph::handed_on(info_{op.ident}, {y}, {', '.join(a.name for a in op.sig.args)})"
+
+
 def outs_of(op: Op) -> list[str]:
     """Fresh outputs in the order in which they are recorded."""
     return [*([] if is_inplace_op(op) else [n for _, n in op.sig.outs]), *op.aux]
@@ -70,10 +81,12 @@ def _unboxed(op: Op) -> list[str]:
 
 def infos(op: Op, each: Sequence[str], kernel: Sequence[str]) -> list[str]:
     """`each` or `kernel`: the body of the call between arguments and outputs, in the names of the entry."""
+    signature = str(op.keys["op"]).replace('"', '\\"')
+    if is_handed_on(op):
+        return [f'const graph::OpInfo info_{op.ident}{{"{op.name}", "{op.ident}", "{signature}"}};']
     if not is_recorded(op):
         return []
     out = []
-    signature = str(op.keys["op"]).replace('"', '\\"')
 
     def info(name: str, run: str, inplace: bool, extra: str = "") -> str:
         ident = op.ident + ("_" if inplace else "")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._errors import NoExtensionError
 from flambeau.amp.autocast_mode import autocast, is_autocast_enabled
 from flambeau.autograd.function import Function
 from flambeau.autograd.modes import no_grad
@@ -260,7 +261,12 @@ class CustomOpDef(Generic[P, R]):
             return recording.call(self, values)
         args, kwargs = self._schema.split([_without_history(v) for v in values])
         with no_grad():
-            result = self._kernel(kind)(*args, **kwargs)
+            try:
+                result = self._kernel(kind)(*args, **kwargs)
+            except NoExtensionError:
+                if self._kernels.get("") in (None, self._kernels.get(kind)):
+                    raise
+                result = self._kernels[""](*args, **kwargs)
         for t in mutated:
             _C.bump_version(t, self._qualname)
         self._schema.check_result(self._qualname, result)

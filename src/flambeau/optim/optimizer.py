@@ -411,18 +411,25 @@ class Optimizer:
             self._fl_refuse(key, _C.first_sparse(grads), grads, "is sparse", "with differentiable=True takes dense gradients")
         if self._fl_stepped:
             _C.graph.interrupt("an optimizer's step is differentiable")
-        name = next(kind.__name__ for kind in type(self).__mro__ if kind.__name__ in FORMULAS)
         with enable_grad():
-            for param, grad in zip(params, grads, strict=True):
-                if grad is not None:
-                    entries = self.state.get(param, {})
-                    self._fl_init_state(group, param, entries)
-                    step_in_graph(name, group, param, grad, entries)
-                    self._fl_share(param, entries)
+            self._fl_step_by_ops(group, params, grads)
+
+    def _fl_step_by_ops(self, group: Entries, params: list[Tensor], grads: list[Any]) -> None:
+        name = next(kind.__name__ for kind in type(self).__mro__ if kind.__name__ in FORMULAS)
+        for param, grad in zip(params, grads, strict=True):
+            if grad is not None:
+                entries = self.state.get(param, {})
+                self._fl_init_state(group, param, entries)
+                step_in_graph(name, group, param, grad, entries)
+                self._fl_share(param, entries)
 
     def _fl_step_over(self, key: tuple[int, int], group: Entries, params: list[Tensor], grads: list[Any], sparse: bool) -> None:
         if group.get("differentiable"):
             self._fl_step_in_graph(key, group, params, grads, sparse)
+            return
+        if _C.graph.any_hollow(params) or _C.graph.any_hollow(grads):  # what steps by ops steps over these, too
+            with no_grad():
+                self._fl_step_by_ops(group, params, grads)
             return
         if sparse:
             if self._fl_stepped:

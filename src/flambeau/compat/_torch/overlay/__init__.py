@@ -40,6 +40,19 @@ def _log_softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dt
     return (grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype)
 
 
+def _int_mm(self: Any, mat2: Any) -> Any:
+    """The product of two matrices of int8, in int32: what layers with quantised weights compute."""
+    for name, x in (("self", self), ("mat2", mat2)):
+        if x.dtype != _core.int8 or x.dim() != 2:
+            raise RuntimeError(f"_int_mm: {name} is {x.dtype} of shape {tuple(x.shape)}; expected a matrix of int8 (int8_t)")
+    return self.to(_core.int32) @ mat2.to(_core.int32)
+
+
+def _has_compatible_shallow_copy_type(input: Any, other: Any) -> bool:  # noqa: A002
+    """Whether `input.data = other` is allowed by their kinds: both are dense, or both sparse, and on one device."""
+    return bool(input.layout == other.layout and input.device == other.device)
+
+
 class PyTorchFileReader:
     """Refused: it is PyTorch's own reader of zip files; `torch.load` reads them."""
 

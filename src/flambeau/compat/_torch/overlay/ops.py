@@ -135,8 +135,12 @@ _ATEN: dict[str, Any] = {
     "_sparse_addmm": flambeau.sparse.addmm,
     "_sparse_mm_reduce_impl": _sparse_mm_reduce,
     "convolution_backward": _convolution_backward,
+    "_local_scalar_dense": flambeau.Tensor.item,
+    "_unsafe_view": flambeau.Tensor.view,
     "alias": lambda x: x.view_as(x),
+    "lift_fresh": lambda x: x,
     "slice": _slice,
+    "unfold": flambeau.Tensor.unfold,
 }
 _PRIVATE = frozenset((
     "_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo", "_convolution", "_log_softmax", "_log_softmax_backward_data",
@@ -146,11 +150,11 @@ _PRIVATE = frozenset((
 
 def _found(name: str) -> Any:
     """The function that is ATen's operator of this name, or None."""
+    if name in _ATEN:
+        return _ATEN[name]
     for space in (flambeau, flambeau.nn.functional, flambeau.Tensor):
         if callable(function := getattr(space, name, None)):
             return function
-    if name in _ATEN:
-        return _ATEN[name]
     # `torch._name`, which PyTorch makes of ATen's operators, too. Other names are not operators.
     return getattr(overlay, name, None) if name in _PRIVATE or name.startswith("_foreach_") else None
 

@@ -21,6 +21,7 @@ globals().update({_name: getattr(_scripts, _name) for _name in _scripts.JIT_TYPE
 globals().update({_name: _value for _name, _value in vars(_switches).items() if _name.startswith("_jit_")})
 Type, ScriptMethod, ScriptObject = _scripts.JitType, _scripts.ScriptMethod, _scripts.ScriptObject
 _disabled_torch_function_impl = _C.no_torch_function
+_disabled_torch_dispatch_impl = _C.no_torch_dispatch
 
 
 class Graph:

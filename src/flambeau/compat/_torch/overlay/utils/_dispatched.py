@@ -7,14 +7,18 @@ Other kernels keep their arguments, under ATen's name where it is another.
 from __future__ import annotations
 
 import functools
+import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import flambeau
 from flambeau import _C
 from flambeau._C import Tensor
 
 # Kernels that ATen calls otherwise.
 _RENAMED = {
+    "as_strided_view": "as_strided", "masked_select_same": "masked_select",
     "batch_norm": "native_batch_norm", "batch_norm_backward": "native_batch_norm_backward", "cast": "_to_copy", "cat_same": "cat",
     "clamp_between": "clamp", "clamp_floats": "clamp", "constant_pad": "constant_pad_nd", "contiguous_copy": "clone",
     "embedding_backward": "embedding_dense_backward", "gelu_erf": "gelu", "gelu_erf_backward": "gelu_backward", "gelu_tanh": "gelu",
@@ -29,7 +33,9 @@ _RENAMED = {
 _BY_TENSOR = frozenset("add sub mul div floor_divide remainder fmod bitwise_and bitwise_or bitwise_xor lerp".split())
 _BY_OPERAND = frozenset("eq ne lt le gt ge".split())
 _BY_AXIS = {"sum": "dim_IntList", "mean": "dim", "max": "dim", "min": "dim", "median": "dim", "prod": "dim_int", "any": "dim", "all": "dim"}
-_OTHERS = {"where": "self", "fill": "Scalar", "masked_fill": "Scalar", "std": "correction", "var": "correction", "index": "Tensor"}
+# What is there by position here, and by name in ATen, with what it is where it is not given.
+_NAMED = {"cast": {"dtype": "None"}}
+_OTHERS = {"transpose": "int", "select": "int", "slice": "Tensor", "unbind": "int", "where": "self", "fill": "Scalar", "masked_fill": "Scalar", "std": "correction", "var": "correction", "index": "Tensor"}
 
 
 class Call:
@@ -38,7 +44,7 @@ class Call:
     def __init__(self, taken: Any) -> None:
         self._taken = taken
         self._given = tuple(taken.args())
-        by_name = _by_name(taken.signature)
+        by_name = _NAMED.get(taken.ident) or _by_name(taken.signature)
         positions = len(self._given) - len(by_name)
         self.args = self._given[:positions]
         self._rest = dict(zip(by_name, self._given[positions:], strict=True))
@@ -59,10 +65,49 @@ class Call:
             return args[0] if self._taken.writes() else None
         return outs[0] if len(outs) == 1 else tuple(outs)
 
-    def outputs(self, result: Any) -> list[Any]:
+    def outputs(self, result: Any) -> Sequence[Any]:
         """The kernel's outputs, of what the operator is said to have returned."""
         sizes = self._taken.sizes()
-        return [] if not sizes else [result] if len(sizes) == 1 else list(result)
+        results = [] if not sizes else [result] if len(sizes) == 1 else list(result)
+        return [y if i == 0 or y is None else _in_shape(y, size) for i, (y, size) in enumerate(zip(results, sizes, strict=True))]
+
+
+class Whole(Call):
+    """A call that is answered whole: of a view, a constructor, or of what makes a size of values. ATen gets no arguments that are as they are by default."""
+
+    def __init__(self, taken: Any) -> None:
+        super().__init__(taken)
+        self.kwargs.pop("requires_grad", None)
+        defaults = _by_position(taken.signature)
+        args = list(self.args)
+        while args and defaults[len(args) - 1] == str(args[-1]):
+            args.pop()
+        name, overload = self.func._opname, self.func._overloadname
+        if name == "squeeze" and len(args) > 1:
+            overload = "dim" if len(args[1]) == 1 else "dims"
+            args[1:] = args[1] if overload == "dim" else [args[1]]
+        self.func, self.args = operator(name, overload), tuple(args)
+
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        return NotImplemented
+
+    def outputs(self, result: Any) -> Sequence[Any]:
+        if isinstance(result, Tensor):
+            return [result]
+        return result if isinstance(result, tuple | list) else [flambeau.tensor(result, dtype=self.args[0].dtype)]
+
+
+class Parts(Call):
+    """A call of what is no operator of ATen's: `compute`, of its arguments, makes its result by several."""
+
+    def __init__(self, taken: Any, compute: Callable[..., Tensor]) -> None:
+        self.func, self._taken, self._compute = None, taken, compute
+
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        return self._compute(*self._taken.args())
+
+    def outputs(self, result: Any) -> Sequence[Any]:
+        return [result]
 
 
 class Form(Call):
@@ -77,19 +122,22 @@ class Form(Call):
         if kwargs or len(args) != len(self.args) or any(x is not y for x, y in zip(args, self.args, strict=True)):
             return NotImplemented
         (y,) = self._taken.run(_tensors(self._given, self._given))
-        y = y if self._size is None else y.reshape(self._size)
+        y = y if self._size is None or y.shape == self._size else y.reshape(self._size)
         return y if self._place is None else tuple(y if i == self._place else None for i in range(3))
 
-    def outputs(self, result: Any) -> list[Any]:
+    def outputs(self, result: Any) -> Sequence[Any]:
         y = result if self._place is None else result[self._place]
-        return [y.reshape(self._taken.sizes()[0])]
+        size = self._taken.sizes()[0]
+        return [y if y.shape == size else y.reshape(size)]
 
 
-def as_aten(taken: Any) -> Call:
-    """The operator and the arguments that stand for a call."""
+def as_aten(taken: Any, for_classes: bool) -> Call:
+    """The operator and the arguments that stand for a call; `for_classes`: what is no operator of ATen's is taken apart, since they know those alone."""
+    if for_classes and (parts := _PARTS.get(taken.ident)):
+        return Parts(taken, parts)
     made = _FORMS.get(taken.ident)
     call = made(taken, *taken.args()) if made else None
-    return call or Call(taken)
+    return call or (Whole if taken.whole else Call)(taken)
 
 
 def operator(name: str, overload: str) -> Any:
@@ -112,6 +160,11 @@ def _overload(name: str, args: Sequence[Any]) -> str:
     return _OTHERS.get(name, "default")
 
 
+def _in_shape(y: Tensor, size: tuple[int, ...]) -> Tensor:
+    """What is kept beside a result has the same elements in ATen, and some of it more axes."""
+    return y.reshape(size) if y.shape != size and y.numel() == math.prod(size) else y
+
+
 def _tensors(args: Sequence[Any], own: Sequence[Any]) -> list[Any]:
     """The tensors among arguments that stand for a kernel's own, also those in lists, in order."""
     found: list[Any] = []
@@ -132,6 +185,14 @@ def _by_name(signature: str) -> dict[str, str]:
     return {name: default for name, _, default in pairs}
 
 
+@functools.cache
+def _by_position(signature: str) -> list[str | None]:
+    """What the arguments before those that are given by name alone are by default; None where they have to be given."""
+    arguments, _, _ = signature[signature.index("(") + 1 : signature.index(") ->")].partition("*, ")
+    pieces = re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", arguments)
+    return [piece.partition("=")[2].strip() if "=" in piece else None for piece in pieces if piece.strip()]
+
+
 def _alike(args: Sequence[Any], own: Sequence[Any]) -> bool:
     """Whether a kernel can be called with `args` in place of `own`: tensors of the same shapes and types, and the same of all else."""
     if len(args) != len(own):
@@ -148,11 +209,34 @@ def _alike(args: Sequence[Any], own: Sequence[Any]) -> bool:
     return True
 
 
+# ---------------------------------------------------------------- parts
+
+
+def _expand_reduced(g: Tensor, shape: Sequence[int], dim: Sequence[int] | None, keepdim: bool) -> Tensor:
+    """The gradient of a sum: one number, or one per place, for all elements."""
+    if not keepdim:
+        for axis in sorted(d % len(shape) for d in dim or ()):
+            g = g.unsqueeze(axis)
+    return g.expand(list(shape))
+
+
+def _sum_to(g: Tensor, shape: Sequence[int]) -> Tensor:
+    """The gradient of what was broadcast from a shape."""
+    more = g.dim() - len(shape)
+    axes = [*range(more), *(more + i for i, n in enumerate(shape) if n == 1 and g.shape[more + i] != 1)]
+    if axes:
+        g = g.sum(axes, keepdim=True)
+    return g.view(list(shape)) if more else g
+
+
+_PARTS: dict[str, Callable[..., Tensor]] = {"expand_reduced": _expand_reduced, "sum_to": _sum_to}
+
+
 # ---------------------------------------------------------------- products
 
 
 def _matrix(x: Tensor) -> Tensor:
-    return x.reshape(-1, x.shape[-1])
+    return x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
 
 
 def _linear(taken: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Call:

@@ -1,18 +1,22 @@
-"""`torch.utils._python_dispatch`: regions that take over what lies below autograd.
+"""`torch.utils._python_dispatch`: regions and classes of tensors that take over what lies below autograd.
 
 Inside of a TorchDispatchMode each call of a kernel, those of backward included, is handed to its `__torch_dispatch__` as a call of ATen's operator. Views
 compute nothing and are not seen; what is one kernel here is one call, under ATen's name where it has one (`_dispatched`).
+
+A class of tensors with a `__torch_dispatch__` gets the calls that have a tensor of it among the arguments, views and constructors (`ones_like`) as well:
+Note [Hollow tensors], csrc/bindings/hollow.h. Modes are asked before classes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import _C, no_grad
 from flambeau._C import Tensor
+from flambeau._hollow import keep_slots
 
 _here = threading.local()
 
@@ -40,7 +44,7 @@ class TorchDispatchMode:
     def __enter__(self) -> Any:
         entered = _here.__dict__.get("entered", 0)
         if entered == 0:
-            _C.graph.begin_taking(_take)
+            _C.graph.begin_taking()
         _here.entered = entered + 1
         _modes().append(self)
         _C.graph.set_taking(True)
@@ -64,17 +68,58 @@ class TorchDispatchMode:
         return False
 
 
-def _take(taken: Any) -> list[Tensor]:
-    """A call of a kernel, as the recorder hands it on: what it returns goes into the call's outputs."""
+def _take(taken: Any, types: tuple[type, ...]) -> Sequence[Any]:
+    """A call, as the recorder hands it on: what it returns goes into the call's outputs. `types`: classes that are asked, none for modes."""
     from flambeau.compat._torch.overlay.utils._dispatched import as_aten
 
     before = _here.__dict__.get("call")
     with no_grad():
-        call = _here.call = as_aten(taken)
+        call = _here.call = as_aten(taken, bool(types))
         try:
-            return call.outputs(_ask(call.func, call.args, dict(call.kwargs)))
+            if call.func is None:  # nothing of ATen's, but several of its operators
+                return call.outputs(call.run((), {}))
+            if not types:
+                return call.outputs(_ask(call.func, call.args, dict(call.kwargs)))
+            _keep_slots(call.args)
+            result = _ask_classes(call.func, types, call.args, dict(call.kwargs))
+            _keep_slots(result if isinstance(result, tuple | list) else (result,))
+            return call.outputs(result)
         finally:
             _here.call = before
+
+
+def _ask_classes(func: Any, types: tuple[type, ...], args: Any, kwargs: Any) -> Any:
+    """What the first class that takes the call makes of it."""
+    for cls in types:
+        result = cls.__torch_dispatch__(func, types, args, kwargs)  # type: ignore[attr-defined]
+        if result is not NotImplemented:
+            return result
+    names = ", ".join(cls.__name__ for cls in types)
+    raise TypeError(f"{func}: no __torch_dispatch__ of its arguments takes it (no implementation found); they are {names}")
+
+
+def _keep_slots(values: Sequence[Any]) -> None:
+    """Tells tensors without memory what is in the slots of their objects, which may go before them."""
+    for x in values:
+        if isinstance(x, tuple | list):
+            _keep_slots(x)
+        elif isinstance(x, Tensor):
+            keep_slots(x)
+
+
+def _dispatching(values: Sequence[Any]) -> list[type]:
+    """The classes with a `__torch_dispatch__` that tensors among values have, also in lists; each once."""
+    found: list[type] = []
+    for x in values:
+        if isinstance(x, tuple | list):
+            found += [cls for cls in _dispatching(x) if cls not in found]
+        elif isinstance(x, Tensor) and type(x) not in found and _dispatches(type(x)):
+            found.append(type(x))
+    return found
+
+
+def _dispatches(cls: Any) -> bool:
+    return cls.__torch_dispatch__ not in (_C.no_torch_dispatch, None)
 
 
 def _ask(func: Any, args: Any, kwargs: Any) -> Any:
@@ -83,7 +128,7 @@ def _ask(func: Any, args: Any, kwargs: Any) -> Any:
     mode = modes.pop()
     try:
         with _C.held(_C.graph.set_taking, bool(modes)):
-            return mode.__torch_dispatch__(func, (), args, kwargs)
+            return mode.__torch_dispatch__(func, tuple(_dispatching((*args, *kwargs.values()))), args, kwargs)
     finally:
         modes.append(mode)
 
@@ -95,6 +140,8 @@ def called(func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     if _modes():
         return _ask(func, args, kwargs)
+    if _dispatching((*args, *kwargs.values())):
+        return NotImplemented  # another class's
     return call.run(args, kwargs)
 
 
@@ -143,11 +190,29 @@ def _get_current_dispatch_mode_stack() -> list[TorchDispatchMode]:
 
 
 def is_traceable_wrapper_subclass(t: Any) -> bool:
-    """False: no tensor consists of others by `__tensor_flatten__` and `__torch_dispatch__`."""
-    return False
+    """Whether a tensor consists of others, into which `__tensor_flatten__` takes it apart."""
+    return isinstance(t, Tensor) and is_traceable_wrapper_subclass_type(type(t))
 
 
-is_traceable_wrapper_subclass_type = is_traceable_wrapper_subclass
+def is_traceable_wrapper_subclass_type(t: type) -> bool:
+    """The same of a class."""
+    return (
+        issubclass(t, Tensor)
+        and _dispatches(t)
+        and hasattr(t, "__tensor_flatten__")
+        and hasattr(t, "__tensor_unflatten__")
+    )
+
+
+def transform_subclass(t: Any, callback: Any, outer_size: Any = None, outer_stride: Any = None) -> Any:
+    """A tensor of t's class in which `callback(name, inner)` stands for each tensor that t consists of."""
+    names, context = t.__tensor_flatten__()
+    inner = {name: callback(name, getattr(t, name)) for name in names}
+    size = t.size() if outer_size is None else outer_size
+    made = type(t).__tensor_unflatten__(inner, context, size, t.stride() if outer_stride is None else outer_stride)
+    if made.shape != size:
+        raise RuntimeError(f"transform_subclass: __tensor_unflatten__ of {type(t).__name__} returned shape {tuple(made.shape)}; expected {tuple(size)}")
+    return made
 
 
 def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> Any:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from flambeau._errors import NoExtensionError
+
 CUDA_HOME = ROCM_HOME = CUDNN_HOME = SYCL_HOME = None
 IS_HIP_EXTENSION = False
 
 
 def _refuse(name: str) -> NoReturn:
-    raise NotImplementedError(
+    raise NoExtensionError(
         f"cpp_extension.{name}: extensions are compiled against PyTorch's C++ library, which is not here; write the op with "
         "flambeau.library.custom_op (over NumPy, ctypes or an extension of Python's), or use the package's implementation in Python"
     )

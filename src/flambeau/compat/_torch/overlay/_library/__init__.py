@@ -1,0 +1,1 @@
+"""`torch._library`: what packages ask of the inside of `torch.library`."""
