@@ -31,7 +31,7 @@ def check_kept(program, said):
 
 SMALL = (
     "backpack", "botorch", "captum", "diffusers", "entmax", "fastai", "geoopt", "gluonts", "gpytorch", "higher", "ignite", "kornia",
-    "monai", "nflows", "opacus", "open_clip", "peft", "ptflops", "pyro", "pytorch_metric_learning", "pytorch_msssim",
+    "monai", "nflows", "opacus", "open_clip", "optimum", "peft", "ptflops", "pyro", "pytorch_metric_learning", "pytorch_msssim",
     "pytorch_optimizer", "schedulefree", "segmentation_models_pytorch", "sentence_transformers", "stable_baselines3", "tensordict",
     "torch_geometric", "torchcde", "torchdiffeq", "torchjd", "torchrl", "torchsde", "ultralytics", "vector_quantize_pytorch",
     "vit_pytorch", "zuko",
