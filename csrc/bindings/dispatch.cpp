@@ -128,6 +128,7 @@ class Handler final : public graph::Taker {
 
   void take(graph::TakenCall call) override {
     const GilAcquire gil;
+    const Inside inside;
     const nb::object types = modes ? nb::tuple() : types_of(call.given);
     if (!types.is_none()) return ask(std::move(call), types);
     const graph::NodeRecord& node = call.tape.nodes.front();
@@ -148,6 +149,7 @@ class Handler final : public graph::Taker {
   }
   std::vector<Tensor> make(graph::TakenCall call) override {
     const GilAcquire gil;
+    const Inside inside;
     const nb::object types = types_of(call.given);
     const nb::object taken = nb::cast(Taken(std::move(call)));
     const Switched off(false);
@@ -231,6 +233,13 @@ class Handler final : public graph::Taker {
   }
   // The object of a result, until the call from Python that this is in has returned it.
   static void keep(const Tensor& result);
+  // While a call is answered. One that no other is around of begins with what the last one left: a mode's region has no end of calls.
+  struct Inside {
+    Inside();
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+    ~Inside();
+  };
 };
 
 // Per thread, as recordings are.
@@ -239,13 +248,27 @@ struct Taking {
   std::unique_ptr<Handler> handler;
   Recording* outer = nullptr;
   int regions = 0;
-  std::vector<Owned> kept;
+  int inside = 0;           // calls from Python whose results are being made
+  std::vector<Owned> kept;  // objects of results of theirs
 };
 thread_local Taking taking;
 
 void Handler::keep(const Tensor& result) {
   if (PyObject* const object = result.impl()->pyobj; object && Py_TYPE(object) != tensor_type) taking.kept.emplace_back(Py_NewRef(object));
 }
+
+// Those behind the first n. They may run programs as they go.
+void drop_kept(size_t n) {
+  while (taking.kept.size() > n) {
+    const Owned last = std::move(taking.kept.back());
+    taking.kept.pop_back();
+  }
+}
+
+Handler::Inside::Inside() {
+  if (taking.inside++ == 0) drop_kept(0);
+}
+Handler::Inside::~Inside() { --taking.inside; }
 
 void enter() {
   if (taking.regions++ > 0) return;
@@ -282,12 +305,15 @@ bool dispatches(PyTypeObject* type) {
   return handler.object && handler.object != Py_None && handler.object != no_dispatch;
 }
 
-TakenRegion::TakenRegion() : before_(recorder_here) {
+TakenRegion::TakenRegion() : before_(recorder_here), kept_(taking.kept.size()) {
   enter();
   switched(true);
+  ++taking.inside;
 }
 TakenRegion::~TakenRegion() {
+  --taking.inside;
   if (before_ != taking.recorder.get()) recorder_here = graph::in_region() ? before_ : nullptr;
+  drop_kept(kept_);
   leave();
 }
 

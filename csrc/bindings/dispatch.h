@@ -24,6 +24,7 @@ class TakenRegion {
 
  private:
   Recording* const before_;
+  const size_t kept_;
 };
 
 // x.detach() of a hollow tensor, which is its class's to say.

@@ -424,6 +424,7 @@ class Tensor:
     __hash__: Any
     __array_priority__: _int
     __torch_function__: Any
+    __torch_dispatch__: Any
     @property
     def shape(self) -> Size:
         """The length of each axis."""
@@ -514,6 +515,24 @@ class Tensor:
     def dim_order(self) -> tuple[_int, ...]: ...
     def dense_dim(self) -> _int: ...
     def sparse_dim(self) -> _int: ...
+    @staticmethod
+    def _make_wrapper_subclass(
+        cls: builtins.type[_T],
+        size: Sequence[_int],
+        strides: Sequence[_int] | None = ...,
+        storage_offset: _int | None = ...,
+        memory_format: Any = ...,
+        dtype: _dtype | None = ...,
+        layout: Any = ...,
+        device: Any = ...,
+        pin_memory: _bool = ...,
+        requires_grad: _bool = ...,
+        dispatch_sizes_strides_policy: _str | None = ...,
+        dispatch_device: _bool = ...,
+        dispatch_layout: _bool = ...,
+        _extra_dispatch_keys: Any = ...,
+        storage_size: _int | None = ...,
+    ) -> _T: ...
     @staticmethod
     def _make_subclass(cls: builtins.type[_T], data: Tensor, requires_grad: _bool = ...) -> _T: ...
     def _storage_bytes(self) -> _int: ...
