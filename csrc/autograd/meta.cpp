@@ -343,6 +343,26 @@ void track_view(const Tensor& view, const Tensor& x) {
   }
 }
 
+void track_returned(const Tensor& returned, const Tensor& view, const Tensor& x) {
+  if (!(returned.sizes() == view.sizes()) || returned.dtype() != view.dtype())
+    raise<ArgumentError>("__torch_dispatch__ returned ", returned.dtype(), " ", returned.sizes(), "; expected ", view.dtype(), " ", view.sizes(), ", as a view of ", x.sizes(), " is");
+  if (returned.same(x)) return;
+  TensorImpl& impl = *returned.impl();
+  if (impl.storage->is_hollow() && x.storage().is_hollow()) {  // there is no memory: where it lies is what we say
+    impl.own_var = x.impl()->own_var;
+    impl.storage->pretend(x.storage().size_bytes());
+    impl.strides = view.strides();
+    impl.offset = view.offset();
+    impl.refresh();
+  }
+  if (shares_memory(impl, *x.impl())) track_view(returned, x);
+}
+
+void track_returned(const std::vector<Tensor>& returned, const std::vector<Tensor>& views, const Tensor& x) {
+  if (returned.size() != views.size()) raise<ArgumentError>("__torch_dispatch__ returned ", returned.size(), " tensors; expected ", views.size());
+  for (size_t i = 0; i < views.size(); ++i) track_returned(returned[i], views[i], x);
+}
+
 namespace {
 
 struct StandIn final : Node {

@@ -154,8 +154,12 @@ struct WithoutAutocast {
   ~WithoutAutocast() { thread_modes().autocast = saved; }
 };
 
-// Whether t shares its history with its base; not after either got other memory (`x.data = y`).
-inline bool follows_base(const TensorImpl& t) { return t.view_tracks_base && t.base->storage.get() == t.storage.get(); }
+// Whether t shares its history with its base; not after either got other memory (`x.data = y`). Hollow tensors have a storage each, and are known
+// by the Var that base and views share.
+inline bool shares_memory(const TensorImpl& t, const TensorImpl& base) {
+  return t.storage.get() == base.storage.get() || (t.storage->is_hollow() && base.storage->is_hollow() && t.own_var && t.own_var.get() == base.own_var.get());
+}
+inline bool follows_base(const TensorImpl& t) { return t.view_tracks_base && shares_memory(t, *t.base); }
 inline bool requires_grad(const TensorImpl& t) { return t.requires_grad || (follows_base(t) && t.base->requires_grad); }
 inline bool requires_grad(const Tensor& t) { return t.defined() && requires_grad(*t.impl()); }
 
@@ -184,6 +188,9 @@ void set_requires_grad(const Tensor& t, bool on);
 
 // Marks `view`, which shares x's storage, as a view that autograd follows.
 void track_view(const Tensor& view, const Tensor& x);
+// The same of what a class of tensors returned as a view of x, which it need not be. `view`: what it is as a view of x's memory.
+void track_returned(const Tensor& returned, const Tensor& view, const Tensor& x);
+void track_returned(const std::vector<Tensor>& returned, const std::vector<Tensor>& views, const Tensor& x);
 // x's memory in a tensor that is no view of it and has x's gradient: who may not write to a leaf in place may write to this.
 Tensor stand_in(const Tensor& x);
 

@@ -221,6 +221,7 @@ class Handler final : public graph::Taker {
   static void become(const Tensor& out, const Tensor& result, bool given) {
     TensorImpl &to = *out.impl(), &from = *result.impl();
     to.storage = from.storage;
+    to.own_var = from.own_var;
     to.strides = from.strides;
     to.offset = from.offset;
     to.refresh();
@@ -284,7 +285,7 @@ void enter() {
 
 void leave() {
   if (--taking.regions > 0) return;
-  if (recorder_here == taking.recorder.get()) recorder_here = graph::in_region() ? taking.outer : nullptr;
+  if (!recorder_here || recorder_here == taking.recorder.get()) recorder_here = graph::in_region() ? taking.outer : nullptr;
   graph::forget(*taking.recorder);
   const Taking ended = std::exchange(taking, {});  // what it kept may run programs
 }
@@ -322,6 +323,7 @@ Tensor detached_hollow(const Tensor& x) {
   const TakenRegion region;
   Tensor y;
   graph::handed_on(info, y, x);
+  if (is_hollow(y)) y.impl()->own_var = x.impl()->own_var;
   return y;
 }
 
@@ -346,6 +348,7 @@ nb::object make_hollow(nb::handle cls, nb::handle size, nb::handle strides, nb::
   const nb::dict attributes;
   auto storage = Storage::hollow(static_cast<size_t>(std::max(touched->end, numel)) * item_size(kind), place, make_ref<Hollow>(type, attributes.ptr()));
   Tensor x(make_ref<TensorImpl>(std::move(storage), sizes, steps, 0, kind));
+  x.impl()->own_var = make_ref<OwnVar>();  // which its views share
   return nb::steal(wrap(std::move(x)));
 }
 
@@ -361,9 +364,6 @@ void init_dispatch(nb::module_& m) {
         if (is_tensor(x.ptr()) && is_hollow(tensor_of(x.ptr()))) return true;
     return false;
   });
-  m.def("keep_slots", [](nb::handle x, nb::dict slots) {
-    if (is_tensor(x.ptr()) && is_hollow(tensor_of(x.ptr()))) Hollow::of(tensor_of(x.ptr())).keep_slots(slots.ptr());
-  });
   nb::class_<Taken>(m, "Taken")
       .def_prop_ro("name", [](const Taken& t) { return t.node().op->name; })
       .def_prop_ro("ident", [](const Taken& t) { return t.node().op->ident; })
@@ -373,19 +373,16 @@ void init_dispatch(nb::module_& m) {
       .def("writes", &Taken::writes)
       .def("sizes", &Taken::sizes)
       .def("run", &Taken::run);
-  // Of modes: begin and end a region in which calls are taken.
-  m.def("begin_taking", [] {
-    enter();
-    taking.handler->modes = true;
-    switched(true);
-  });
+  // Of modes: begin and end a region in which calls are taken. What set_taking returned before is to be set again behind it.
+  m.def("begin_taking", &enter);
   m.def("end_taking", [] {
     if (taking.regions > 0) leave();
   });
-  // Whether modes are asked from here on, and so calls taken; returns whether they were.
-  m.def("set_taking", [](bool on) {
-    if (taking.handler) taking.handler->modes = on;
-    return switched(on);
+  // Who is asked from here on: 0 nobody, 1 classes, 2 modes; returns what it was.
+  m.def("set_taking", [](int who) {
+    if (!taking.handler) return 0;
+    const bool asks_modes = std::exchange(taking.handler->modes, who == 2);
+    return !switched(who > 0) ? 0 : asks_modes ? 2 : 1;
   });
 }
 

@@ -7,7 +7,7 @@
 // (Note [Calls that are taken below autograd]), so that autograd, checks and shapes are the core's.
 //
 // Its storage owns a Hollow, which has the class and the attributes. So they live where autograd keeps the tensor and Python has no object
-// of it any more: the next object is made of the class and shares them.
+// of it any more: the next object is made of the class and shares them. An object that goes before its tensor leaves its slots as well.
 //
 //     object --dict--> attributes <-- Hollow <-- storage <-- TensorImpl <-- object, and what is saved for backward
 #pragma once
@@ -26,13 +26,15 @@ class Hollow final : public Recording {
 
   PyTypeObject* type() const { return type_; }
   PyObject* attributes() const { return attributes_; }
-  // A dict of what is in the slots of the class, for the next object.
-  void keep_slots(PyObject* slots) { drop_from_anywhere(std::exchange(slots_, Py_NewRef(slots))); }
+  // An object goes, before the tensor does or with it.
+  void leave(PyObject* object, bool before);
+  // Makes an object show the attributes, where it is of the class.
+  void show(PyObject* object);
 
   int traverse(visitproc visit, void* arg) const;
   void clear();
   // A new object for a tensor over its storage.
-  PyObject* wrap(Tensor tensor) const;
+  PyObject* wrap(Tensor tensor);
 
   // Of a hollow tensor.
   static Hollow& of(const Tensor& x) { return const_cast<Hollow&>(static_cast<const Hollow&>(x.storage().instead())); }
@@ -42,8 +44,12 @@ class Hollow final : public Recording {
   bool visited = false;  // Note [Two passes of the collector]
 
  private:
+  // What is in an object's __dict__ and in the slots of its class, for the next one.
+  void keep(PyObject* object);
+
   PyTypeObject* type_;
   PyObject* attributes_;
+  PyObject* object_ = nullptr;  // the last one that shows them, while it lives; borrowed
   PyObject* slots_ = nullptr;
 };
 

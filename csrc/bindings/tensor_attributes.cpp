@@ -118,7 +118,8 @@ int set_data(PyObject* self, PyObject* value, void*) {
     x.base = nullptr;
     x.view_tracks_base = false;
     x.refresh();
-    return 0;
+    if (is_hollow(tensor_of(self))) [[unlikely]] Hollow::of(tensor_of(self)).show(self);
+    return PyErr_Occurred() ? -1 : 0;
   } catch (...) {
     translate_exception();
     return -1;

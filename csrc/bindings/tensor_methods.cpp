@@ -178,6 +178,7 @@ PyObject* m_resize_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
     else
       for (Py_ssize_t i = 0; i < n; ++i) size.push_back(to_int(args[i], "resize_", "size"));
     const Tensor& x = tensor_of(self);
+    if (x.storage().is_hollow()) raise<ArgumentError>("resize_: a tensor of class ", Py_TYPE(self)->tp_name, " has no memory to be resized; make another");
     if (requires_grad(x)) raise<AutogradError>("resize_: a tensor that requires grad can not be resized");
     if (size.size() > kMaxAxes) raise<ShapeError>("resize_: size has ", size.size(), " axes; expected at most ", kMaxAxes);
     const int64_t numel = checked_numel("resize_", size);

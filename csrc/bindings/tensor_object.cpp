@@ -32,6 +32,16 @@ void tensor_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
+// Of objects of subclasses, before anything of them goes.
+void tensor_finalize(PyObject* self) {
+  const Tensor& x = tensor_of(self);
+  if (!is_hollow(x)) return;
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  Hollow::of(x).leave(self, x.ref()->use_count() > 1 || x.storage().use_count() > 1);
+  PyErr_Restore(type, value, trace);
+}
+
 int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
   auto* o = reinterpret_cast<TensorObject*>(self);
   Py_VISIT(Py_TYPE(self));
@@ -192,7 +202,7 @@ bool init_tensor_type(PyObject* module) {
   attributes.push_back(*tensor_dict);
   attributes.push_back({nullptr, nullptr, nullptr, nullptr, nullptr});
   std::vector<PyType_Slot> slots{
-      slot(Py_tp_dealloc, tensor_dealloc), slot(Py_tp_traverse, tensor_traverse), slot(Py_tp_clear, tensor_clear),
+      slot(Py_tp_dealloc, tensor_dealloc), slot(Py_tp_finalize, tensor_finalize), slot(Py_tp_traverse, tensor_traverse), slot(Py_tp_clear, tensor_clear),
       slot(Py_tp_setattro, tensor_setattro), slot(Py_tp_new, tensor_new), slot(Py_tp_hash, tensor_hash),
       {Py_tp_methods, all.data()}, {Py_tp_getset, attributes.data()}, {Py_tp_members, members},
       slot(Py_mp_length, tensor_length), slot(Py_mp_subscript, get_item), slot(Py_mp_ass_subscript, set_item),

@@ -240,6 +240,7 @@ void Recorder::add(std::string_view v) {
   tape_.text += v;
 }
 void Recorder::add(Generator* v) {
+  if (!draws_) return tape_.boxes.push_back({});
   const auto [seed, offset] = generator_or_default(v).next();
   auto draw = make_ref<Generator>();
   draw->set_state(seed, offset);

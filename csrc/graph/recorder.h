@@ -85,9 +85,11 @@ class Recorder final : public Recording {
   std::vector<Tensor> hand_on(const OpInfo& op, const Args&... args) {
     {
       const std::lock_guard lock(mutex_);
+      draws_ = false;  // who answers the call does
       begin(op);
       (add(args), ...);
       finish({});
+      draws_ = true;
     }
     return taker_->make(taken());
   }
@@ -238,6 +240,7 @@ class Recorder final : public Recording {
   std::vector<uint32_t> ends_;  // per node the last buffer that it is the last to use; the others follow by Buffer::ends_too
   std::unordered_map<const Storage*, uint32_t> inputs_;  // concrete storages to buffers
   bool whole_ = true;      // the last node has all that belongs to it
+  bool draws_ = true;     // draws take their place in the generator's sequence when they are noted
   bool at_once_ = false;  // the node that is being appended reads what others may write
 };
 

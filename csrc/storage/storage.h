@@ -79,6 +79,8 @@ class Storage final : public RefCounted {
   bool is_pending() const { return (attention_.load(std::memory_order_acquire) & kPending) != 0; }
   bool is_hollow() const { return (attention_.load(std::memory_order_acquire) & kHollow) != 0; }
   const Recording& instead() const { return *pending_; }  // of a hollow one
+  // ... whose size is what geometries are checked against, and nothing else.
+  void pretend(size_t size_bytes) { size_bytes_ = size_bytes > size_bytes_ ? size_bytes : size_bytes_; }
   // Somebody else's bytes at that address, as they were given.
   bool borrows(const void* at) const { return data_ == at && !owned() && attention_.load(std::memory_order_acquire) == 0; }
   bool lies_deferred() const { return (attention_.load(std::memory_order_acquire) & kDeferred) != 0; }

@@ -45,6 +45,7 @@ Tensor to(const Tensor& x, std::optional<DType> dtype, std::optional<Device> dev
 
 Tensor make_contiguous(const Tensor& x) { return x.is_contiguous() ? x : op::contiguous_copy(x); }
 
+const graph::OpInfo info_view_dtype{"view", "view_1", "view(Tensor x, dtype dtype) -> Tensor y"};
 const graph::OpInfo info_item{"_local_scalar_dense", "_local_scalar_dense", "_local_scalar_dense(Tensor x) -> Tensor y"};
 
 Scalar item_of(const Tensor& x) {
@@ -268,6 +269,7 @@ Tensor logspace(Scalar start, Scalar end, int64_t steps, double base, OptType dt
 
 Tensor view(const Tensor& x, DType dtype) {
   if (dtype == x.dtype()) return op::view(x, x.sizes());
+  if (Tensor y; graph::recording() && x.storage().is_hollow() && graph::handed_on(info_view_dtype, y, x, dtype)) [[unlikely]] return y;
   const int64_t from = static_cast<int64_t>(x.item_bytes()), to = static_cast<int64_t>(item_size(dtype));
   Dims sizes = x.sizes(), strides = x.strides();
   int64_t offset = x.offset();

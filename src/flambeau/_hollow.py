@@ -74,7 +74,8 @@ def deep_copy(x: Tensor, memo: dict[int, Any]) -> Tensor:
     return made
 
 
-def _slots(x: Tensor) -> dict[str, Any]:
+def slots(x: Tensor) -> dict[str, Any]:
+    """What is in the slots of x's class, by name; the core asks before an object goes that is not its tensor's last owner."""
     import copyreg
 
     return {name: getattr(x, name) for name in copyreg._slotnames(type(x)) if hasattr(x, name)}  # type: ignore[attr-defined]
@@ -88,25 +89,19 @@ def rebuild(
     device: str,
     requires_grad: bool,
     attributes: dict[str, Any],
-    slots: dict[str, Any],
+    in_slots: dict[str, Any],
 ) -> Tensor:
     """What `reduce` took apart."""
     made: Tensor = make_wrapper_subclass(cls, size, strides, dtype=dtype, device=device, requires_grad=requires_grad)
     vars(made).update(attributes)
-    for name, value in slots.items():
+    for name, value in in_slots.items():
         setattr(made, name, value)
     return made
 
 
 def reduce(x: Tensor) -> tuple[Any, tuple[Any, ...]]:
     """How one is pickled: by its shape and type, and its attributes."""
-    return rebuild, (type(x), tuple(x.shape), x.stride(), x.dtype, str(x.device), x.requires_grad, dict(vars(x)), _slots(x))
-
-
-def keep_slots(x: Tensor) -> None:
-    """Tells the core what is in the slots of x's object, which may go before the tensor does."""
-    if slots := _slots(x):
-        _C.graph.keep_slots(x, slots)
+    return rebuild, (type(x), tuple(x.shape), x.stride(), x.dtype, str(x.device), x.requires_grad, dict(vars(x)), slots(x))
 
 
 def text(x: Tensor) -> str:

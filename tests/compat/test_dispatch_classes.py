@@ -296,3 +296,150 @@ def test_what_calls_keep_goes_with_them_inside_of_a_mode():
             print([r() is None for r in left])
     """)
     assert lines == ["[True, True, True, True, True]"]
+
+
+def test_views_are_views_to_autograd():
+    lines = run("""
+        def leaf():
+            return Wrapper(torch.ones(3), requires_grad=True)
+        def grad(f):
+            w = leaf()
+            f(w).sum().backward()
+            return w.grad.elem.tolist()
+        def write(u, index, value):
+            u[index] = value
+            return u
+        def through(y, change):
+            change(y)
+            return y
+        print(grad(lambda w: write(w * 1, 1, 9.0)), grad(lambda w: through(w * 1, lambda y: y.view(3, 1).mul_(3))))
+        def attempt(f):
+            try:
+                return f()
+            except RuntimeError as e:
+                return "refused"
+        def overwritten():
+            w = leaf()
+            z = (w * w).sum()
+            with torch.no_grad():
+                w[0] = 5.0
+            z.backward()
+        print([attempt(f) for f in (
+            lambda: grad(lambda w: through(w.exp(), lambda y: y.view(-1).add_(1))), overwritten, lambda: leaf().view(-1).add_(1), lambda: write(leaf(), 0, 1),
+        )])
+        x, p = Wrapper(torch.zeros(3)), torch.ones(1, requires_grad=True)
+        x[0:1] = p
+        x.sum().backward()
+        print(p.grad.elem.tolist(), x.elem.tolist())
+        v = Wrapper(torch.zeros(3))
+        view = v.view(-1)
+        view.add_(1)
+        print(v._version, view._is_view(), view._base is v, v.detach()._version, v.elem.tolist())
+    """)
+    assert lines[0] == "[1.0, 0.0, 1.0] [3.0, 3.0, 3.0]"
+    assert lines[1] == str(["refused"] * 4)
+    assert lines[2:] == ["[1.0] [1.0, 0.0, 0.0]", "1 True True 1 [1.0, 1.0, 1.0]"]
+
+
+def test_types_and_shapes_change_with_what_is_inside():
+    lines = run("""
+        x = Wrapper(torch.arange(4.0))
+        print(x.view(torch.int32).elem.tolist(), seen[-1])
+        y = Wrapper(torch.arange(6.0).reshape(2, 3))
+        y.t_()
+        print(y.shape, y.elem.shape)
+        for f in (lambda: y.resize_(2), lambda: torch.save({"y": y}, __import__("io").BytesIO())):
+            try:
+                f()
+                print("taken")
+            except (RuntimeError, NotImplementedError) as e:
+                print(type(e).__name__)
+        class Wide(torch.Tensor):
+            @staticmethod
+            def __new__(cls, e):
+                self = torch.Tensor._make_wrapper_subclass(cls, e.shape, dtype=torch.float32)
+                self.e = e
+                return self
+            @classmethod
+            def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+                return func(*(t.e if isinstance(t, cls) else t for t in args), **(kwargs or {})).float()
+        e = torch.linspace(-2, 2, 5, dtype=torch.float64)
+        print((F.gelu(Wide(e), approximate="tanh") == F.gelu(e, approximate="tanh").float()).all().item())
+        torch.manual_seed(0); a = torch.rand_like(Wrapper(torch.ones(4))); torch.manual_seed(0)
+        print(torch.equal(a.elem, torch.rand(4)))
+        class Half(Wide):
+            @classmethod
+            def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+                if func is aten.t.default:
+                    return args[0].e.t()
+                raise NotImplementedError(str(func))
+        print(F.linear(torch.ones(2, 4), Half(torch.ones(3, 4)), torch.ones(3)).tolist())
+        w = Wrapper(torch.ones(2, 2), requires_grad=True)
+        (w * w).sum().backward()
+        try:
+            torch.optim.Adafactor([w]).step()
+        except NotImplementedError as e:
+            print(e)
+    """)
+    assert lines[0] == "[0, 1065353216, 1073741824, 1077936128] aten.view.dtype"
+    assert lines[1] == "torch.Size([3, 2]) torch.Size([3, 2])" and "taken" not in lines[2:4]
+    assert lines[4:7] == ["True", "True", "[[5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]"]
+    assert lines[7].startswith("Adafactor: it steps over memory")
+
+
+def test_slots_and_attributes_outlive_the_object():
+    lines = run("""
+        p = torch.zeros(3, requires_grad=True)
+        p.grad = Wrapper(torch.ones(3))
+        print(p.grad.elem.tolist())
+        class Fn(torch.autograd.Function):
+            forward = staticmethod(lambda ctx, x: x * 2)
+            backward = staticmethod(lambda ctx, g: Wrapper(torch.full((3,), 3.0)))
+        q = torch.zeros(3, requires_grad=True)
+        Fn.apply(q * 1).sum().backward()
+        print(type(q.grad).__name__, q.grad.elem.tolist())
+        x = Wrapper(torch.ones(3), requires_grad=True)
+        y = (x * x).sum()
+        x.elem = torch.full((3,), 10.0)
+        print(torch.autograd.grad(y, x)[0].elem.tolist())
+        class Kept(Wrapper):
+            pass
+        k = Kept(torch.ones(2), requires_grad=True)
+        k.note = "kept"
+        z = (k * 2).exp()
+        w = weakref.ref(k)
+        del k
+        print(w() is None, z.grad_fn.next_functions[0][0].next_functions[0][0].variable is None)
+    """)
+    assert lines[:2] == ["[1.0, 1.0, 1.0]", "Wrapper [3.0, 3.0, 3.0]"]
+    assert lines[2] == "[20.0, 20.0, 20.0]"
+    assert lines[3].startswith("True")
+
+
+def test_a_mode_inside_of_a_class_s_region():
+    lines = run("""
+        from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+        class Log(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                return func(*args, **(kwargs or {}))
+        keep = Wrapper(torch.ones(1))
+        for region in (Log, _disable_current_modes):
+            x = torch.ones(3, requires_grad=True)
+            y = x * 2
+            def hook(g):
+                with region():
+                    return g * 2
+            y.register_hook(hook)
+            (y * 2).sum().backward()
+            print(x.grad.tolist())
+        class Inside(Wrapper):
+            @classmethod
+            def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+                with Log():
+                    torch.ones(2) * 2
+                return super().__torch_dispatch__(func, types, args, kwargs)
+        print((Inside(torch.ones(2)) * 3 + 1).elem.tolist())
+        with Log():
+            print((Inside(torch.ones(2)) * 3 + 1).elem.tolist())
+    """)
+    assert lines == ["[8.0, 8.0, 8.0]"] * 2 + ["[4.0, 4.0]"] * 2

@@ -220,8 +220,10 @@ def _unless_handed_on(op: Op, made: list[str]) -> list[str]:
 def _kernel_call(op: Op) -> list[str]:
     if op.get("view"):
         first, y = op.first_tensor, op.sig.outs[0][1]
-        each = f"  for (Tensor& view : {y}) track_view(view, {first});" if op.sig.is_list else f"  track_view({y}, {first});"
-        return _unless_handed_on(op, [*_kernel_body(op, "new"), each])
+        track = f"for (Tensor& view : {y}) track_view(view, {first});" if op.sig.is_list else f"track_view({y}, {first});"
+        *before, made = _kernel_body(op, "new")
+        lines = _unless_handed_on(op, [*before, made, f"  {track}"])
+        return [*lines[:-1], "  } else {", *(f"  {line}" for line in before), f"    track_returned({y}, {made.partition(' = ')[2].rstrip(';')}, {first});", "  }"]
     if op.makes_output:
         if not emit_graph.is_recorded(op):
             read = ['  graph::note_read("the size of a result follows from values");'] if op.get("shape") == "by_value" else []

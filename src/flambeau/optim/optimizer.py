@@ -415,7 +415,10 @@ class Optimizer:
             self._fl_step_by_ops(group, params, grads)
 
     def _fl_step_by_ops(self, group: Entries, params: list[Tensor], grads: list[Any]) -> None:
-        name = next(kind.__name__ for kind in type(self).__mro__ if kind.__name__ in FORMULAS)
+        name = next((kind.__name__ for kind in type(self).__mro__ if kind.__name__ in FORMULAS), "")
+        if not name:
+            why = "it steps over memory, and a parameter or its gradient has none (__torch_dispatch__ of its class)"
+            raise NotImplementedError(f"{type(self).__name__}: {why}")
         for param, grad in zip(params, grads, strict=True):
             if grad is not None:
                 entries = self.state.get(param, {})

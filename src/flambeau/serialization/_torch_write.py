@@ -206,6 +206,9 @@ class _Encoder(Encoder):
         return dict(getattr(value, "__dict__", {})) if own is getattr(object, "__getstate__", None) else own(value)  # type: ignore[misc]
 
     def tensor(self, value: Tensor, path: str, name: str | None = None) -> dict[str, Any]:
+        if _C.graph.is_hollow(value):
+            what = f"a {type(value).__name__}, a tensor whose values are in its attributes"
+            raise NotImplementedError(f"save: {path or 'the object'} is {what}; save those that are tensors, or write it with pickle")
         if isinstance(value, UninitializedParameter) or (value.is_meta and value.layout is strided):
             return self._without_bytes(value, path)
         if value.layout not in _SPARSE:

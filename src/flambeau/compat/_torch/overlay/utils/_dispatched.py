@@ -33,6 +33,8 @@ _RENAMED = {
 _BY_TENSOR = frozenset("add sub mul div floor_divide remainder fmod bitwise_and bitwise_or bitwise_xor lerp".split())
 _BY_OPERAND = frozenset("eq ne lt le gt ge".split())
 _BY_AXIS = {"sum": "dim_IntList", "mean": "dim", "max": "dim", "min": "dim", "median": "dim", "prod": "dim_int", "any": "dim", "all": "dim"}
+# What a kernel's name says here, and an argument in ATen.
+_SAYS = {"gelu_tanh": {"approximate": "tanh"}, "gelu_tanh_backward": {"approximate": "tanh"}}
 # What is there by position here, and by name in ATen, with what it is where it is not given.
 _NAMED = {"cast": {"dtype": "None"}}
 _OTHERS = {"transpose": "int", "select": "int", "slice": "Tensor", "unbind": "int", "where": "self", "fill": "Scalar", "masked_fill": "Scalar", "std": "correction", "var": "correction", "index": "Tensor"}
@@ -49,14 +51,19 @@ class Call:
         self.args = self._given[:positions]
         self._rest = dict(zip(by_name, self._given[positions:], strict=True))
         self.kwargs = {name: value for name, value in self._rest.items() if str(value) != by_name[name]}
+        self._said = _SAYS.get(taken.ident, {})
+        self.kwargs |= self._said
         name, end = (taken.name[:-1], "_") if taken.name.endswith("_") else (taken.name, "")
         name = _RENAMED.get(name, name)
         self.func = operator(name + end, _overload(name, self.args))
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Computes with these arguments; NotImplemented where they are not like its own."""
-        if not kwargs.keys() <= self._rest.keys() or kwargs.keys() < self.kwargs.keys():
+        if not kwargs.keys() <= self._rest.keys() | self._said.keys() or kwargs.keys() < self.kwargs.keys():
             return NotImplemented
+        if any(kwargs[name] != value for name, value in self._said.items()):
+            return NotImplemented
+        kwargs = {name: value for name, value in kwargs.items() if name not in self._said}
         args = [*args, *(self._rest | kwargs).values()]
         if not _alike(args, self._given):
             return NotImplemented
@@ -83,6 +90,8 @@ class Whole(Call):
         while args and defaults[len(args) - 1] == str(args[-1]):
             args.pop()
         name, overload = self.func._opname, self.func._overloadname
+        if name == "view" and taken.ident != "view":
+            overload = "dtype"
         if name == "squeeze" and len(args) > 1:
             overload = "dim" if len(args[1]) == 1 else "dims"
             args[1:] = args[1] if overload == "dim" else [args[1]]
@@ -94,7 +103,10 @@ class Whole(Call):
     def outputs(self, result: Any) -> Sequence[Any]:
         if isinstance(result, Tensor):
             return [result]
-        return result if isinstance(result, tuple | list) else [flambeau.tensor(result, dtype=self.args[0].dtype)]
+        if self.func._opname == "_local_scalar_dense":
+            return [flambeau.tensor(result, dtype=self.args[0].dtype)]
+        results: Sequence[Any] = result
+        return results
 
 
 class Parts(Call):

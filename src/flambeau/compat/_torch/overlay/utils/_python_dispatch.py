@@ -16,15 +16,19 @@ from typing import Any
 
 from flambeau import _C, no_grad
 from flambeau._C import Tensor
-from flambeau._hollow import keep_slots
 
 _here = threading.local()
+_NOBODY, _MODES = 0, 2  # who is asked about calls; 1: classes of tensors alone
 
 
 def _modes() -> list[TorchDispatchMode]:
     """Those that this thread is in and that see calls from here: inside of `__torch_dispatch__` those further out."""
     modes: list[TorchDispatchMode] = _here.__dict__.setdefault("modes", [])
     return modes
+
+
+def _who(modes: Sequence[Any]) -> int:
+    return _MODES if modes else _NOBODY
 
 
 class TorchDispatchMode:
@@ -42,12 +46,12 @@ class TorchDispatchMode:
         raise NotImplementedError(f"{type(self).__name__}: expected a method __torch_dispatch__(self, func, types, args, kwargs)")
 
     def __enter__(self) -> Any:
-        entered = _here.__dict__.get("entered", 0)
-        if entered == 0:
+        if not _here.__dict__.get("entered"):
+            _here.entered = []
             _C.graph.begin_taking()
-        _here.entered = entered + 1
+        _here.entered.append(_C.held(_C.graph.set_taking, _MODES))
+        _here.entered[-1].__enter__()
         _modes().append(self)
-        _C.graph.set_taking(True)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -56,11 +60,9 @@ class TorchDispatchMode:
             if modes[k] is self:
                 del modes[k]
                 break
-        _here.entered -= 1
-        if _here.entered == 0:
+        _here.entered.pop().__exit__(None, None, None)
+        if not _here.entered:
             _C.graph.end_taking()
-        else:
-            _C.graph.set_taking(bool(modes))
 
     @classmethod
     def is_infra_mode(cls) -> bool:
@@ -80,10 +82,10 @@ def _take(taken: Any, types: tuple[type, ...]) -> Sequence[Any]:
                 return call.outputs(call.run((), {}))
             if not types:
                 return call.outputs(_ask(call.func, call.args, dict(call.kwargs)))
-            _keep_slots(call.args)
-            result = _ask_classes(call.func, types, call.args, dict(call.kwargs))
-            _keep_slots(result if isinstance(result, tuple | list) else (result,))
-            return call.outputs(result)
+            types = tuple(_dispatching((*call.args, *call.kwargs.values())))  # where a part of it is a plain tensor already, nobody's
+            if not types:
+                return call.outputs(call.func.overloadpacket._function(*call.args, **call.kwargs))
+            return call.outputs(_ask_classes(call.func, types, call.args, dict(call.kwargs)))
         finally:
             _here.call = before
 
@@ -98,15 +100,6 @@ def _ask_classes(func: Any, types: tuple[type, ...], args: Any, kwargs: Any) -> 
     raise TypeError(f"{func}: no __torch_dispatch__ of its arguments takes it (no implementation found); they are {names}")
 
 
-def _keep_slots(values: Sequence[Any]) -> None:
-    """Tells tensors without memory what is in the slots of their objects, which may go before them."""
-    for x in values:
-        if isinstance(x, tuple | list):
-            _keep_slots(x)
-        elif isinstance(x, Tensor):
-            keep_slots(x)
-
-
 def _dispatching(values: Sequence[Any]) -> list[type]:
     """The classes with a `__torch_dispatch__` that tensors among values have, also in lists; each once."""
     found: list[type] = []
@@ -114,7 +107,8 @@ def _dispatching(values: Sequence[Any]) -> list[type]:
         if isinstance(x, tuple | list):
             found += [cls for cls in _dispatching(x) if cls not in found]
         elif isinstance(x, Tensor) and type(x) not in found and _dispatches(type(x)):
-            found.append(type(x))
+            above = next((i for i, cls in enumerate(found) if issubclass(type(x), cls)), len(found))
+            found.insert(above, type(x))  # subclasses before what they derive from
     return found
 
 
@@ -127,7 +121,7 @@ def _ask(func: Any, args: Any, kwargs: Any) -> Any:
     modes = _modes()
     mode = modes.pop()
     try:
-        with _C.held(_C.graph.set_taking, bool(modes)):
+        with _C.held(_C.graph.set_taking, _who(modes)):
             return mode.__torch_dispatch__(func, tuple(_dispatching((*args, *kwargs.values()))), args, kwargs)
     finally:
         modes.append(mode)
@@ -150,7 +144,7 @@ def _disable_current_modes() -> Iterator[list[TorchDispatchMode]]:
     """A region in which no mode is on."""
     modes, _here.modes = _modes(), []
     try:
-        with _C.held(_C.graph.set_taking, False):
+        with _C.held(_C.graph.set_taking, _NOBODY):
             yield modes
     finally:
         _here.modes = modes
@@ -162,7 +156,7 @@ def _pop_mode_temporarily(k: Any = None) -> Iterator[TorchDispatchMode]:
     modes = _modes()
     mode = modes.pop()
     try:
-        with _C.held(_C.graph.set_taking, bool(modes)):
+        with _C.held(_C.graph.set_taking, _who(modes)):
             yield mode
     finally:
         modes.append(mode)
