@@ -423,6 +423,7 @@ class Tensor:
     __array_priority__: _int
     __torch_function__: Any
     __torch_dispatch__: Any
+    def __del__(self) -> None: ...
     @property
     def shape(self) -> Size:
         """The length of each axis."""

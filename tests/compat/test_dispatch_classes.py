@@ -265,19 +265,6 @@ def test_what_can_not_be_made_is_refused():
     assert "made" not in lines and len(lines) == 7
 
 
-def test_inner_operators_of_aten_can_be_named():
-    lines = run("""
-        table = {aten._grouped_mm.default: 1, aten._to_copy.default: 2}
-        print(table[aten._grouped_mm.default], aten._grouped_mm.default)
-        try:
-            aten._grouped_mm(torch.ones(2))
-        except NotImplementedError as e:
-            print(e)
-        print(hasattr(aten, "grouped_mm_that_is_not"))
-    """)
-    assert lines == ["1 aten._grouped_mm.default", "aten::_grouped_mm: an operator of ATen's inside, which is not in flambeau", "False"]
-
-
 def test_what_calls_keep_goes_with_them_inside_of_a_mode():
     lines = run("""
         from torch.utils._python_dispatch import TorchDispatchMode

@@ -169,7 +169,7 @@ class Namespace:
         if name.startswith("__"):
             raise AttributeError(name)
         if self.name in ("aten", "prims"):
-            if (function := _found(name) or (_not_here(name) if name.startswith("_") else None)) is not None:
+            if (function := _found(name)) is not None:
                 packet = OpOverloadPacket(self.name, name, function)
                 self.__dict__[name] = packet
                 return packet
@@ -193,15 +193,6 @@ def _kernel(name: str) -> OpOverloadPacket:
         aten.__dict__[name] = OpOverloadPacket("aten", name, _found(name) or _only_as_it_was(name))
     packet: OpOverloadPacket = aten.__dict__[name]
     return packet
-
-
-def _not_here(name: str) -> Any:
-    """What stands for one of ATen's inner operators, which programs name in tables of what they take over."""
-
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"aten::{name}: an operator of ATen's inside, which is not in flambeau")
-
-    return refuse
 
 
 def _only_as_it_was(name: str) -> Any:
