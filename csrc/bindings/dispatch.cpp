@@ -100,7 +100,7 @@ class Taken {
   graph::TakenCall call_;
 };
 
-// What takes calls: `flambeau.compat._torch.overlay.utils._python_dispatch._take(taken, types)`, kept once it is known.
+// What takes calls: `flambeau.compat._torch.overlay.utils._python_dispatch._take(taken, of_modes)`, kept once it is known.
 PyObject* take_in_python() {
   static PyObject* function = nullptr;
   if (!function) {
@@ -129,8 +129,7 @@ class Handler final : public graph::Taker {
   void take(graph::TakenCall call) override {
     const GilAcquire gil;
     const Inside inside;
-    const nb::object types = modes ? nb::tuple() : types_of(call.given);
-    if (!types.is_none()) return ask(std::move(call), types);
+    if (modes || std::any_of(call.given.begin(), call.given.end(), classed)) return ask(std::move(call));
     const graph::NodeRecord& node = call.tape.nodes.front();
     const auto n = static_cast<std::ptrdiff_t>(node.outs);
     if (std::any_of(call.given.begin(), call.given.end(), [](const Tensor& x) { return x.defined() && x.is_meta(); })) return;
@@ -144,16 +143,14 @@ class Handler final : public graph::Taker {
     if (x.storage().is_hollow()) return true;
     if (!x.impl()->pyobj) return false;
     const GilAcquire gil;
-    PyObject* const object = x.impl()->pyobj;
-    return object && Py_TYPE(object) != tensor_type && dispatches(Py_TYPE(object));
+    return classed(x);
   }
   std::vector<Tensor> make(graph::TakenCall call) override {
     const GilAcquire gil;
     const Inside inside;
-    const nb::object types = types_of(call.given);
     const nb::object taken = nb::cast(Taken(std::move(call)));
     const Switched off(false);
-    const Owned made = call_python_part(taken, types);
+    const Owned made = call_python_part(taken, false);
     std::vector<Tensor> results = results_of(made.object, name_of(taken));
     for (Tensor& y : results)
       if (y.impl()->meta || requires_grad(y) || given_to(taken, y)) y = alias(y);  // it will have a history of its own
@@ -162,23 +159,10 @@ class Handler final : public graph::Taker {
   }
 
  private:
-  // Of arguments whose class has a `__torch_dispatch__`, subclasses first; None where there are none.
-  static nb::object types_of(const std::vector<Tensor>& given) {
-    nb::list found;
-    for (const Tensor& x : given) {
-      if (!x.defined() || (!x.impl()->pyobj && !x.storage().is_hollow())) continue;
-      PyTypeObject* const type = x.impl()->pyobj ? Py_TYPE(x.impl()->pyobj) : Hollow::of(x).type();
-      if (type == tensor_type || !dispatches(type)) continue;
-      size_t at = 0;
-      bool known = false;
-      for (; at < nb::len(found) && !known; ++at) {
-        auto* const other = reinterpret_cast<PyTypeObject*>(found[at].ptr());
-        known = other == type;
-        if (!known && PyType_IsSubtype(type, other)) break;
-      }
-      if (!known) found.insert(at, nb::handle(reinterpret_cast<PyObject*>(type)));
-    }
-    return nb::len(found) ? nb::object(nb::tuple(found)) : nb::none();
+  // Whether the object of a tensor, or the one that a hollow tensor had, is of a class with a `__torch_dispatch__`.
+  static bool classed(const Tensor& x) {
+    PyObject* const object = x.defined() ? x.impl()->pyobj : nullptr;
+    return object ? Py_TYPE(object) != tensor_type && dispatches(Py_TYPE(object)) : is_hollow(x);
   }
   static const char* name_of(const nb::object& taken) { return nb::cast<const Taken&>(taken).node().op->name; }
   static bool given_to(const nb::object& taken, const Tensor& y) { return nb::cast<const Taken&>(taken).is_given(y); }
@@ -188,20 +172,19 @@ class Handler final : public graph::Taker {
     return to_tensor_list(made, name, "what __torch_dispatch__ returned");
   }
 
-  // Modes switch themselves off one by one.
-  static Owned call_python_part(const nb::object& taken, const nb::object& types) {
+  static Owned call_python_part(const nb::object& taken, bool of_modes) {
     const OverrideFlags none(0);
-    const Owned args(PyTuple_Pack(2, taken.ptr(), types.ptr()));
+    const Owned args(PyTuple_Pack(2, taken.ptr(), of_modes ? Py_True : Py_False));
     Owned made(args.object ? call_python(take_in_python(), args.object) : nullptr);
     if (!made.object) throw PythonError{};
     return made;
   }
 
-  void ask(graph::TakenCall call, const nb::object& types) {
+  void ask(graph::TakenCall call) {
     const nb::object taken = nb::cast(Taken(std::move(call)));
     const Taken& whole = nb::cast<const Taken&>(taken);
-    const Switched off(modes);
-    const Owned made = call_python_part(taken, types);
+    const Switched here(modes);  // which switch themselves off one by one
+    const Owned made = call_python_part(taken, modes);
     const char* const name = whole.node().op->name;
     const std::vector<Tensor> results = results_of(made.object, name);
     if (results.size() != whole.n_outs()) raise<ArgumentError>(name, ": __torch_dispatch__ returned ", results.size(), " tensors; expected ", whole.n_outs());
@@ -210,9 +193,7 @@ class Handler final : public graph::Taker {
       if (!(out.sizes() == result.sizes()) || out.dtype() != result.dtype() || !(out.device() == result.device()))
         raise<ArgumentError>(name, ": __torch_dispatch__ returned ", result.dtype(), " ", result.sizes(), " on ", result.device().str(), "; expected ", out.dtype(), " ",
                              out.sizes(), " on ", out.device().str(), ", as autograd knows the result already");
-      PyObject* const object = result.impl()->pyobj;
-      const bool classed = object && Py_TYPE(object) != tensor_type && dispatches(Py_TYPE(object));
-      if (classed || is_hollow(result)) become(out, result, whole.is_given(result));
+      if (classed(result) || is_hollow(result)) become(out, result, whole.is_given(result));
       else if (!out.is_meta() && out.numel() > 0) copy_elements(out, result);
     }
   }

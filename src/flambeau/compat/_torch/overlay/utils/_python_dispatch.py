@@ -70,17 +70,17 @@ class TorchDispatchMode:
         return False
 
 
-def _take(taken: Any, types: tuple[type, ...]) -> Sequence[Any]:
-    """A call, as the recorder hands it on: what it returns goes into the call's outputs. `types`: classes that are asked, none for modes."""
+def _take(taken: Any, of_modes: bool) -> Sequence[Any]:
+    """A call, as the recorder hands it on, to modes or to the classes of its arguments: what it returns goes into the call's outputs."""
     from flambeau.compat._torch.overlay.utils._dispatched import as_aten
 
     before = _here.__dict__.get("call")
     with no_grad():
-        call = _here.call = as_aten(taken, bool(types))
+        call = _here.call = as_aten(taken, not of_modes)
         try:
             if call.func is None:  # nothing of ATen's, but several of its operators
                 return call.outputs(call.run((), {}))
-            if not types:
+            if of_modes:
                 return call.outputs(_ask(call.func, call.args, dict(call.kwargs)))
             types = tuple(_dispatching((*call.args, *call.kwargs.values())))  # where a part of it is a plain tensor already, nobody's
             if not types:
