@@ -54,7 +54,7 @@ def make_wrapper_subclass(
     """
     if layout is not None and layout is not strided:
         raise NotImplementedError(f"_make_wrapper_subclass: layout = {layout}; expected strided, or None")
-    made = _C.graph.make_hollow(cls, tuple(size), None if strides is None else tuple(strides), dtype, device)
+    made = _C.graph.make_hollow(cls, size, strides, dtype, device)
     return made.requires_grad_(True) if requires_grad else made
 
 

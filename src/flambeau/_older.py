@@ -274,12 +274,15 @@ def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tenso
     return ops.empty(tuple(sizes), **where)  # type: ignore[no-any-return]
 
 
-def _elements(name: str, self: Tensor, others: tuple[Tensor, ...], function: Callable[..., Any]) -> Tensor:
+def _elements(name: str, self: Tensor, others: dict[str, Tensor], function: Callable[..., Any]) -> Tensor:
+    for argument, value in others.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name}(): argument '{argument}' must be Tensor, not {type(value).__name__}")
     if not callable(function):
         raise TypeError(f"{name}(): argument 'callable' must be callable, not {type(function).__name__}")
     if self.requires_grad:
         raise RuntimeError(f"{name}: a Python function has no derivative, and the tensor requires grad; call it on x.detach()")
-    lists = [x.detach().expand(self.shape).reshape(-1).tolist() for x in (self, *others)]
+    lists = [x.detach().expand(self.shape).reshape(-1).tolist() for x in (self, *others.values())]
     values = tensor([function(*row) for row in zip(*lists)], dtype=self.dtype).reshape(self.shape) if self.numel() else self
     return self.copy_(values)  # type: ignore[no-any-return]
 
@@ -291,17 +294,17 @@ def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     >>> fl.tensor([1.0, 2.0]).apply_(lambda x: x * 10)
     tensor([10., 20.])
     """
-    return _elements("apply_", self, (), callable)
+    return _elements("apply_", self, {}, callable)
 
 
 def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Replaces each element a by `callable(a, b)` of the element b of another tensor, which broadcasts. Slow: one call per element."""
-    return _elements("map_", self, (tensor,), callable)
+    return _elements("map_", self, {"tensor": tensor}, callable)
 
 
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
     """Replaces each element a by `callable(a, b, c)` of the elements of two other tensors, which broadcast. Slow: one call per element."""
-    return _elements("map2_", self, (x, y), callable)
+    return _elements("map2_", self, {"x": x, "y": y}, callable)
 
 
 def hardshrink(self: Tensor, lambd: float = 0.5) -> Tensor:

@@ -69,6 +69,8 @@ def test_python_functions_over_elements():
         fl.ones(2, requires_grad=True).apply_(abs)
     with pytest.raises(TypeError, match="must be callable, not int"):
         y.apply_(3)
+    with pytest.raises(TypeError, match="'x' must be Tensor, not float"):
+        y.map2_(1.0, y, max)
 
 
 def test_geometry_and_kinds():
