@@ -323,6 +323,13 @@ template <class Result, class... Args>
   }
   return true;
 }
+// The result of the call where it is handed on, which `handed` says, else what `make` makes.
+template <class Make, class... Args>
+[[gnu::cold, gnu::noinline]] auto or_handed_on(bool& handed, const OpInfo& op, const Make& make, const Args&... args) {
+  decltype(make()) y;
+  handed = handed_on(op, y, args...);
+  return handed ? std::move(y) : make();
+}
 // What a kernel that makes its outputs would make, without bytes: `make` is called with tensors on meta.
 Tensor meta_like(const Tensor& x);
 Tensor promised_like(const Tensor& meta);

@@ -79,7 +79,7 @@ def embedding_bag(
     Raises:
         ValueError: another mode.
     """
-    if mode not in (0, 1, 2):
+    if not isinstance(mode, int) or mode not in (0, 1, 2):
         raise ArgumentError(f"embedding_bag: mode = {mode!r}; expected 0 (sum), 1 (mean) or 2 (max)")
     result = F.embedding_bag(
         indices, weight, offsets, None, 2.0, scale_grad_by_freq, MODES[mode], sparse, per_sample_weights, include_last_offset, padding_idx

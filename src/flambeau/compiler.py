@@ -13,7 +13,7 @@ import sys
 import threading
 import types
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -542,6 +542,8 @@ def compile(
         return functools.partial(compile, fullgraph=fullgraph, mode=mode, options=options, disable=disable)
     if not callable(model):
         raise TypeError(f"compile: model is a {type(model).__name__}; expected a function or a module")
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"compile: options is a {type(options).__name__}; expected a dict of them by name, or None")
     if disable:
         return model
     replay = mode in ("replay", "predict")

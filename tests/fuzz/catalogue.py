@@ -109,6 +109,8 @@ def _from_python(catalogue: Catalogue) -> None:
         for name, function in sorted(vars(module).items()):
             if name.startswith("_") or name in LEFT_OUT or not isinstance(function, types.FunctionType):
                 continue
+            if function.__module__.partition(".")[0] != "flambeau":  # what a module imported
+                continue
             parameters = []
             for p in inspect.signature(function).parameters.values():
                 annotation = p.annotation if isinstance(p.annotation, str) else "Any"

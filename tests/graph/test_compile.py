@@ -516,6 +516,8 @@ def test_options_of_others_are_taken_and_wrong_ones_refused():
         fl.compile(f, mode="fast")
     with pytest.raises(TypeError, match="expected a function or a module"):
         fl.compile(3)
+    with pytest.raises(TypeError, match="options is a str; expected a dict"):
+        fl.compile(f, options="floor")
     with pytest.raises(TypeError, match="is not compiled"):
         fl.compiler.explain(f)
 

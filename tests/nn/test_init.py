@@ -1,5 +1,6 @@
 """Initial values: their ranges, moments and structure."""
 
+import itertools
 import math
 
 import numpy as np
@@ -66,6 +67,10 @@ def test_gains_and_errors():
         init.xavier_uniform_(fl.empty(3))
     with pytest.raises(ValueError, match="fan_in"):
         init.kaiming_normal_(fl.empty(3, 3), mode="fan")
+    x = fl.ones(2, 2)
+    with pytest.raises(TypeError, match="gain = .* expected a number"):
+        init.orthogonal_(x, gain=itertools.count())  # which NumPy would walk through
+    assert x.tolist() == [[1, 1], [1, 1]]
 
 
 def test_the_seed_decides_and_no_history_is_kept():

@@ -44,6 +44,8 @@ def test_embeddings_have_the_table_first():
     assert where.tolist() == [[2, 0], [-1, -1], [1, 1]]  # rows of the maxima: 5 of 2, 2 of 0
     with pytest.raises(ValueError, match="mode = 3; expected 0"):
         fl.embedding_bag(table, at, fl.tensor([0]), mode=3)
+    with pytest.raises(ValueError, match="mode = 0.0; expected 0"):
+        fl.embedding_bag(table, at, fl.tensor([0]), mode=0.0)
 
 
 def test_cells():

@@ -210,20 +210,22 @@ def _kernel_body(op: Op, makes: str) -> list[str]:
 
 
 def _unless_handed_on(op: Op, made: list[str]) -> list[str]:
-    """`made`, which declares the result, where the call is not handed on whole."""
+    """`made`, whose last line declares the result, or what comes of the call where that is handed on whole: `handed_on` says which."""
+    *before, line = made
     y = op.sig.outs[0][1]
-    kind = "std::vector<Tensor>" if op.sig.is_list else "Tensor"
-    made = [line.replace(f"{kind} {y} = ", f"{y} = ").replace(f"auto {y} = ", f"{y} = ") for line in made]
-    return [f"  {kind} {y};", f"  if (!({emit_graph.handed_on(op, y)})) [[likely]] {{", *(f"  {line}" for line in made), "  }"]
+    make = " ".join([*(line.strip() for line in before), f"return {line.partition(' = ')[2]}"])
+    return [
+        "  [[maybe_unused]] bool handed_on = false;", f"  const auto make = [&] {{ {make} }};",
+        f"  {'std::vector<Tensor>' if op.sig.is_list else 'Tensor'} {y} = graph::recording() ? {emit_graph.or_handed_on(op)} : make();",
+    ]  # fmt: skip
 
 
 def _kernel_call(op: Op) -> list[str]:
     if op.get("view"):
         first, y = op.first_tensor, op.sig.outs[0][1]
         track = f"for (Tensor& view : {y}) track_view(view, {first});" if op.sig.is_list else f"track_view({y}, {first});"
-        *before, made = _kernel_body(op, "new")
-        lines = _unless_handed_on(op, [*before, made, f"  {track}"])
-        return [*lines[:-1], "  } else {", *(f"  {line}" for line in before), f"    track_returned({y}, {made.partition(' = ')[2].rstrip(';')}, {first});", "  }"]
+        made = _unless_handed_on(op, _kernel_body(op, "new"))
+        return [*made, "  if (!handed_on) [[likely]] {", f"    {track}", "  } else {", f"    track_returned({y}, make(), {first});", "  }"]
     if op.makes_output:
         if not emit_graph.is_recorded(op):
             read = ['  graph::note_read("the size of a result follows from values");'] if op.get("shape") == "by_value" else []
@@ -328,7 +330,7 @@ def wrapper(op: Op, table: Table) -> tuple[list[str], list[str]]:
         if text == "native":
             if emit_graph.is_handed_on(op):  # a constructor: ATen's have no requires_grad
                 y = outs[0]
-                body += ["  if (graph::recording()) [[unlikely]] {", f"    Tensor {y};", f"    if ({emit_graph.handed_on(op, y).partition(' && ')[2]}) {{"]
+                body += ["  if (graph::recording()) [[unlikely]] {", f"    Tensor {y};", f"    if ({emit_graph.handed_on(op, y)}) {{"]
                 body += [f"      if (requires_grad) set_requires_grad({y}, true);", f"      return {y};", "    }", "  }"]
             body.append(f"  return native::{op.name}({', '.join(a.name for a in op.sig.args)});")
         else:

@@ -37,8 +37,13 @@ def is_handed_on(op: Op) -> bool:
 
 
 def handed_on(op: Op, y: str) -> str:
-    """The condition under which `y`, a variable without a value so far, is what came of the call."""
-    return f"graph::recording() && graph::handed_on(info_{op.ident}, {y}, {', '.join(a.name for a in op.sig.args)})"
+    """Whether a call is, on a thread that records; then `y`, a variable without a value so far, is what came of it."""
+    return f"graph::handed_on(info_{op.ident}, {y}, {', '.join(a.name for a in op.sig.args)})"
+
+
+def or_handed_on(op: Op) -> str:
+    """The result of a call on a thread that records: what comes of it where it is handed on, else what `make` makes."""
+    return f"graph::or_handed_on(handed_on, info_{op.ident}, make, {', '.join(a.name for a in op.sig.args)})"
 
 
 def outs_of(op: Op) -> list[str]:

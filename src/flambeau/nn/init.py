@@ -259,8 +259,8 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         q = q * np.sign(np.diag(r))
         if rows < cols:
             q = q.T
-        values = _C.from_buffer(np.ascontiguousarray(q * gain))
-        tensor.copy_(values.reshape(tensor.shape))
+        values = _C.from_buffer(np.ascontiguousarray(q)).reshape(tensor.shape).to(tensor.dtype)
+        tensor.copy_(ops.mul(values, gain))
     return tensor
 
 
