@@ -627,6 +627,9 @@ void check_roots(const std::vector<Tensor>& roots, std::vector<Tensor>& grads) {
                              "; make it real first (for example .abs() or .real), or pass gradient=");
       grads[i] = op::ones_like(root);
     } else {
+      if (is_complex(grads[i].dtype()) != is_complex(root.dtype()))
+        raise<AutogradError>("backward: a gradient of ", grads[i].dtype(), " for tensors[", i, "] of ", root.dtype(), "; expected ",
+                             is_complex(root.dtype()) ? "a complex one (for example torch.complex(g, zeros))" : "a real one (for example g.real)");
       grads[i] = like_gradient("backward", std::move(grads[i]), root);
     }
   }

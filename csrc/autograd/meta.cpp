@@ -9,7 +9,10 @@
 #include "op/as_strided_backward.h"
 #include "op/as_strided_gather.h"
 #include "op/as_strided_replace.h"
+#include "op/cast.h"
 #include "op/complex_of_pairs.h"
+#include "op/real.h"
+#include "op/sum_to.h"
 #include "op/view_as_real.h"
 #include "op/zeros_like.h"
 
@@ -382,12 +385,12 @@ Tensor stand_in(const Tensor& x) {
   return y;
 }
 
-void check_inplace(const char* op, const Tensor& x) {
+void check_inplace(const char* op, const Tensor& x, bool one_value) {
   TensorImpl& impl = *x.impl();
   before_write(*impl.storage);
   if (!impl.storage->writable())
     raise<ArgumentError>(op, ": the tensor's memory is read-only (it came from a read-only array); clone() it first");
-  for (int i = 0; i < x.ndim(); ++i)
+  for (int i = 0; i < x.ndim() && !one_value; ++i)
     if (x.strides()[i] == 0 && x.sizes()[i] > 1 && x.numel() > 0)
       raise<ArgumentError>(op, ": more than one element of the written tensor lies at the same place (shape ", x.sizes(), ", strides ",
                            x.strides(), ", from expand?); clone() it first");
@@ -405,7 +408,7 @@ void check_inplace(const char* op, const Tensor& x) {
   if (requires_grad(x) && is_leaf(x))
     raise<AutogradError>(op, ": a leaf Variable that requires grad is being used in an in-place operation; wrap the write in flambeau.no_grad(), or write to a clone()");
   if (impl.base && !follows_base(impl) && impl.view_tracks_base) return;  // its base has other memory by now
-  if (impl.base && impl.view_tracks_base) {
+  if (impl.base && impl.view_tracks_base && !one_value) {
     const TensorImpl& base = *impl.base;
     const bool any = std::find(base.sizes.begin(), base.sizes.end(), 0) == base.sizes.end();
     for (int i = 0; i < base.sizes.size(); ++i)
@@ -416,6 +419,12 @@ void check_inplace(const char* op, const Tensor& x) {
   // Also where the view alone requires grad, or is one of such a view: the leaf would be none any more.
   if (impl.base && impl.view_tracks_base && (impl.base->requires_grad || requires_grad(x)) && is_leaf(Tensor(impl.base)))
     raise<AutogradError>(op, ": a view of a leaf Variable that requires grad is being used in an in-place operation; wrap the write in flambeau.no_grad()");
+}
+
+void check_rebase(const char* op, const Tensor& x) {
+  const TensorImpl& impl = *x.impl();
+  if (impl.base && !impl.view_tracks_base && shares_memory(impl, *impl.base))
+    raise<AutogradError>(op, ": what is written requires grad, and this view was made under no_grad, so that its base would not learn of it; make the view outside, or clone() it");
 }
 
 void rebase_history(const Tensor& x, Ref<Node> node, size_t self) {
@@ -448,6 +457,53 @@ void become_view(const Tensor& x, const Tensor& view) {
   impl.offset = made.offset;
   impl.refresh();
   set_history(x, std::move(node), nr);
+}
+
+namespace {
+
+// Stands before a node whose output has other sizes or another type by now.
+struct Expected final : Node {
+  Dims sizes_;
+  DType dtype_;
+  Expected(const Dims& sizes, DType dtype) : sizes_(sizes), dtype_(dtype) {}
+  const char* name() const override { return "ExpectedBackward0"; }
+  void apply(BackwardCall& call) override {
+    Tensor g = std::move(call.in[0]);
+    if (!(g.sizes() == sizes_)) {
+      bool sums = g.ndim() >= sizes_.size();
+      for (int k = 1; sums && k <= sizes_.size(); ++k) sums = sizes_[sizes_.size() - k] == 1 || sizes_[sizes_.size() - k] == g.size(-k);
+      if (!sums)
+        raise<AutogradError>(edges[0].fn->name(), ": a gradient of shape ", g.sizes(), " for its output of shape ", sizes_,
+                             "; that tensor was given another shape under no_grad, or other data, between forward and backward");
+      g = op::sum_to(g, sizes_);
+    }
+    if (is_complex(g.dtype()) && !is_complex(dtype_)) g = op::real(g);
+    call.set(0, g.dtype() == dtype_ ? std::move(g) : op::cast(g, dtype_));
+  }
+};
+
+}  // namespace
+
+void expect_gradient(const Tensor& x, const Dims& sizes, DType dtype) {
+  const AutogradMeta* meta = meta_of(x);
+  if (!meta || (x.sizes() == sizes && x.dtype() == dtype)) return;
+  const Ref<Node> node = grad_fn(x);  // of a view, as it is before the change
+  if (!node) return;
+  auto expected = make_ref<Expected>(x.sizes(), x.dtype());
+  expected->edges.push_back(gradient_edge(x));
+  set_history(x, std::move(expected), 0);
+}
+
+void reshape_in_place(const Tensor& x, const Tensor& view) {
+  TensorImpl &impl = *x.impl(), &made = *view.impl();
+  if (impl.storage.get() != made.storage.get()) raise<ArgumentError>("a tensor of shape ", impl.sizes, " can become a view of itself alone");
+  graph::note_change(x, "it changes the shape of a tensor that lives on");
+  graph::note_object_change(x);
+  expect_gradient(x, made.sizes, impl.dtype);
+  impl.sizes = made.sizes;
+  impl.strides = made.strides;
+  impl.offset = made.offset;
+  impl.refresh();
 }
 
 }  // namespace fl

@@ -195,13 +195,20 @@ void track_returned(const std::vector<Tensor>& returned, const std::vector<Tenso
 Tensor stand_in(const Tensor& x);
 
 // In-place writes: raises before anything is changed where the write is not allowed...
-void check_inplace(const char* op, const Tensor& x);
+// `one_value`: it makes all elements equal, so that it is the same how many of them lie at one place.
+void check_inplace(const char* op, const Tensor& x, bool one_value = false);
+// ... and that x may have a history of it...
+void check_rebase(const char* op, const Tensor& x);
 // ...then bump_version() notes the write...
 // ...and makes `node` the history of x and, through its base, of every view of it.
 // `self`: which of the edges is x's own.
 void rebase_history(const Tensor& x, Ref<Node> node, size_t self = 0);
 // Gives x the shape of a view that was made of it, and its history: what `unsqueeze_` does to a tensor that requires grad.
 void become_view(const Tensor& x, const Tensor& view);
+// The same without a history of the change: x stays the view of its base, if it is one, and its gradient comes in the shape that its node made.
+void reshape_in_place(const Tensor& x, const Tensor& view);
+// x is about to have these sizes and this type, of which its node knows nothing: what arrives there is given the shape and the type of before, or refused.
+void expect_gradient(const Tensor& x, const Dims& sizes, DType dtype);
 
 // Runs the graph backwards from `roots`. Without `inputs` leaves accumulate into .grad and the result is
 // empty; with them the gradients of exactly these tensors are returned (undefined where unreachable), or

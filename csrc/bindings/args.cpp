@@ -5,10 +5,12 @@
 #include <cstring>
 
 #include "autograd/meta.h"
+#include "bindings/objects.h"
 #include "bindings/types.h"
 #include "graph/recorder.h"
 #include "op/clone.h"
 #include "tensor/raw.h"
+#include "wrappers/native.h"
 #include "wrappers/warn.h"
 
 namespace fl::py {
@@ -116,6 +118,26 @@ void check_layout(const char* op, PyObject* key, PyObject* value) {
     raise<ArgumentError>(op, ": layout = ", given, "; expected strided: what is made here is dense (sparse tensors come from sparse_coo_tensor(size=...) and to_sparse())");
 }
 
+}  // namespace
+
+bool asks_for_order(PyObject* memory_format) {
+  if (memory_format == Py_None) return false;
+  const Owned name(PyObject_GetAttrString(memory_format, "_name"));
+  if (!name.object) PyErr_Clear();
+  return name.object && PyUnicode_Check(name.object) && utf8(name.object) != std::string_view("preserve_format");
+}
+
+Tensor in_row_major(Tensor y) {
+  if (y.is_contiguous()) return y;
+  if (!requires_grad(y) || !is_leaf(y)) return make_contiguous(y);
+  const NoGrad no_grad;
+  Tensor made = make_contiguous(y);
+  set_requires_grad(made, true);
+  return made;
+}
+
+namespace {
+
 bool is_ignored(PyObject* key, std::string_view ignored) {
   const std::string_view name = name_of(key);
   const size_t at = ignored.find(name);
@@ -180,6 +202,7 @@ bool Signature::bind_slots(PyObject* self, PyObject* const* args, Py_ssize_t nar
       if (same_text(key, "out") && value == Py_None) continue;
       if (is_ignored(key, ignored_)) {
         check_layout(name_, key, value);
+        bound.row_major = bound.row_major || (same_text(key, "memory_format") && asks_for_order(value));
         continue;
       }
       if (why) *why = fl::text("got an unexpected keyword argument '", utf8(key), "'");
@@ -385,10 +408,14 @@ Operand to_operand(PyObject* o, const char* op, const char* arg) {
   wrong_type(o, op, arg, "a Tensor or a number");
 }
 
-Scalar to_scalar(PyObject* o, const char* op, const char* arg) {
+Scalar to_scalar(PyObject* o, const char* op, const char* arg, bool of_value) {
   Scalar s;
   if (try_scalar(o, s)) return s;
-  if (is_tensor(o)) return seen(o), item_scalar(o);
+  if (is_tensor(o)) {
+    if (!of_value && requires_grad(seen(o)))
+      raise<TypeMismatch>(op, ": ", arg, " is a Tensor that requires grad, of which there would be no gradient; expected a number, or a tensor without grad (detach())");
+    return item_scalar(o);
+  }
   wrong_type(o, op, arg, "a number");
 }
 

@@ -42,8 +42,14 @@ struct ArgSpec {
 // What a bound call owns: the tuple made of f(2, 3)'s numbers.
 struct Bound {
   PyObject* packed = nullptr;
+  bool row_major = false;  // of a result, whose memory format was asked for: there is one
   ~Bound() { Py_XDECREF(packed); }
 };
+
+// Whether a memory format asks for an order of the elements, rather than for that of the argument.
+bool asks_for_order(PyObject* memory_format);
+// The result in that order; it stays the leaf that it is.
+Tensor in_row_major(Tensor y);
 
 class Signature {
  public:
@@ -98,7 +104,8 @@ double to_double(PyObject* o, const char* op, const char* arg);
 std::optional<double> to_optional_double(PyObject* o, const char* op, const char* arg);
 bool to_bool(PyObject* o, const char* op, const char* arg);
 std::optional<bool> to_optional_bool(PyObject* o, const char* op, const char* arg);
-Scalar to_scalar(PyObject* o, const char* op, const char* arg);
+// Of a tensor that requires grad only its value (`of_value`), if that is asked for: there is no gradient.
+Scalar to_scalar(PyObject* o, const char* op, const char* arg, bool of_value = false);
 std::optional<Scalar> to_optional_scalar(PyObject* o, const char* op, const char* arg);
 std::string_view to_string_view(PyObject* o, const char* op, const char* arg);
 std::optional<std::string_view> to_optional_string_view(PyObject* o, const char* op, const char* arg);

@@ -255,6 +255,9 @@ void init_autograd(nb::module_& m) {
     for (Edge& edge : more) node->edges.push_back(std::move(edge));
   });
   m.def("become_view", [](nb::handle x, nb::handle view) { become_view(plain_tensor(x.ptr(), "become_view", "x"), plain_tensor(view.ptr(), "become_view", "view")); });
+  m.def("reshape_in_place", [](nb::handle x, nb::handle view) {
+    reshape_in_place(plain_tensor(x.ptr(), "reshape_in_place", "x"), plain_tensor(view.ptr(), "reshape_in_place", "view"));
+  });
   m.def("reaches_others", [](nb::handle roots, nb::handle leaves) { return reaches_others(tensors_of(roots, false), tensors_of(leaves, false)); });
 
   nb::class_<SplitBackward>(m, "SplitBackward")

@@ -26,7 +26,7 @@ void PyFunctionNode::apply(BackwardCall& call) {
   if (!ctx_) raise_released(*this);  // a context without saved tensors may be asked again
   const Owned args(make_tuple(static_cast<Py_ssize_t>(call.in.size()), [&](Py_ssize_t k) {
     const auto i = static_cast<size_t>(k);
-    return wrap(materialize ? metas[i].materialize(call.in[i]) : call.in[i]);
+    return wrap(materialize ? metas[i].materialize(call.in[i], true) : call.in[i]);
   }));
   const Owned run(PyObject_GetAttrString(ctx_, "_run_backward"));
   const Owned returned(run.object ? call_python(run.object, args.object) : nullptr);
@@ -60,6 +60,8 @@ void PyFunctionNode::apply(BackwardCall& call) {
       if (!expandable)
         raise<AutogradError>(name_, ": backward returned a gradient of shape ", g.sizes(), " for argument ", i, " of shape ", want.sizes, "; expected equal shapes");
     }
+    if (is_complex(g.dtype()) && !is_complex(want.dtype))
+      raise<AutogradError>(name_, ": backward returned a gradient of ", g.dtype(), " for argument ", i, " of ", want.dtype, "; expected a real one (for example g.real)");
     fit.note(like, g);
     call.set(static_cast<size_t>(edge), fit.apply(g));
   }

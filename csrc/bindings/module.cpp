@@ -388,7 +388,7 @@ NB_MODULE(_C, m) {
   });
   // What PyTorch refuses with a RuntimeError is caught as one here, too.
   const nb::tuple value = nb::make_tuple(nb::handle(PyExc_ValueError), nb::handle(PyExc_RuntimeError));
-  const nb::tuple type = nb::make_tuple(nb::handle(PyExc_TypeError), nb::handle(PyExc_RuntimeError));
+  const nb::tuple type = nb::make_tuple(nb::handle(PyExc_TypeError), nb::handle(PyExc_NotImplementedError));  // a RuntimeError
   const nb::tuple index = nb::make_tuple(nb::handle(PyExc_IndexError), nb::handle(PyExc_RuntimeError));
   const nb::tuple asserted = nb::make_tuple(nb::handle(PyExc_RuntimeError), nb::handle(PyExc_AssertionError));
   error_types.shape = new_error(m, "ShapeError", value.ptr(), "Shapes that do not fit an op.");

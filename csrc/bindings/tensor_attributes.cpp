@@ -110,6 +110,7 @@ int set_data(PyObject* self, PyObject* value, void*) {
       raise<DTypeError>("data: got ", y.dtype, " for a tensor that requires grad; expected a floating point or complex type");
     graph::note_change(tensor_of(self), "it gives a tensor that lives on other memory");
     graph::note_object_change(tensor_of(self));
+    expect_gradient(tensor_of(self), y.sizes, y.dtype);
     x.storage = y.storage;
     x.sizes = y.sizes;
     x.strides = y.strides;

@@ -117,7 +117,7 @@ PyObject* m_to(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw
   return guarded([&]() -> PyObject* {
     std::optional<DType> dtype;
     std::optional<Device> device;
-    bool copy = false, blocking_given = false;
+    bool copy = false, blocking_given = false, row_major = false;
     auto take = [&](PyObject* o) {
       if (o == Py_None) return;
       if (is_tensor(o)) {
@@ -140,11 +140,15 @@ PyObject* m_to(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw
       PyObject* value = args[n + k];
       if (key == "copy") copy = truth(value);
       else if (key == "dtype" || key == "device" || key == "other") take(value);
-      else if (key != "non_blocking" && key != "memory_format")
+      else if (key == "memory_format") row_major = asks_for_order(value);
+      else if (key != "non_blocking")
         raise<TypeMismatch>("to: got an unexpected keyword argument '", utf8(PyTuple_GET_ITEM(kw, k)), "'; expected dtype, device, other, copy or non_blocking");
     }
     const Tensor& x = tensor_of(self);
-    return wrap(without_gil(work_of(x), [&] { return to(x, dtype, device, copy); }));
+    return wrap(without_gil(work_of(x), [&] {
+      Tensor y = to(x, dtype, device, copy);
+      return row_major ? in_row_major(std::move(y)) : y;
+    }));
   });
 }
 PyObject* m_make_subclass(PyObject*, PyObject* const* args, Py_ssize_t n) {
@@ -182,6 +186,7 @@ PyObject* m_resize_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
     if (requires_grad(x)) raise<AutogradError>("resize_: a tensor that requires grad can not be resized");
     if (size.size() > kMaxAxes) raise<ShapeError>("resize_: size has ", size.size(), " axes; expected at most ", kMaxAxes);
     const int64_t numel = checked_numel("resize_", size);
+    if (x.sizes() == size) return Py_NewRef(self);  // its strides stay
     graph::note_change(x, "it resizes a tensor that lives on");
     graph::note_object_change(x);
     x.storage().grow(static_cast<size_t>(numel + x.offset()) * x.item_bytes());

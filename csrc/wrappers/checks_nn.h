@@ -25,11 +25,11 @@ inline void axes(const char* op, const char* name, const Tensor& x, int n) {
   raise<ShapeError>(op, ": mat1 and mat2 shapes cannot be multiplied: ", na, " has shape ", a.sizes(), ", ", nb, " has shape ", b.sizes(), "; expected ",
                     expected);
 }
-inline void broadcasts_to(const char* op, const Tensor& input, const Dims& shape) {
+inline void broadcasts_to(const char* op, const Tensor& input, const Dims& shape, const char* name = "input") {
   const int lead = shape.size() - input.ndim();
   bool ok = lead >= 0;
   for (int d = 0; ok && d < input.ndim(); ++d) ok = input.size(d) == 1 || input.size(d) == shape[lead + d];
-  if (!ok) raise<ShapeError>(op, ": input has shape ", input.sizes(), "; expected a shape that broadcasts to ", shape);
+  if (!ok) raise<ShapeError>(op, ": ", name, " has shape ", input.sizes(), "; expected a shape that broadcasts to ", shape);
 }
 
 // Two factors of one type with that many axes.
@@ -229,7 +229,7 @@ inline void columns_of(const char* op, const Tensor& x, IntList output_size, Int
 inline void adaptive_pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList output_size) {
   axes(op, "x", x, static_cast<int>(spatial) + 2);
   for (int d = 0; d < spatial; ++d) {
-    if (output_size[d] < 1) raise<ArgumentError>(op, ": output_size = ", output_size, "; expected positive");
+    if (output_size[d] < 0) raise<ArgumentError>(op, ": output_size = ", output_size, "; expected sizes >= 0");
     if (x.size(d + 2) < 1) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected no empty axes to pool over");
   }
 }

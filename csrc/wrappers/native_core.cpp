@@ -236,13 +236,19 @@ Tensor arange(Scalar start, Scalar end, Scalar step, OptType dtype, OptDevice de
 
 namespace {
 
-// From both ends, so that the last element is `end`. The ends of whole numbers (`whole`) are cut off first, as PyTorch does.
+// From both ends, so that the last element is `end`. The ends of whole numbers (`whole`) are cut off first, and ends and step of float32 rounded to it, as PyTorch does.
 Tensor spaced(const char* op, Scalar start, Scalar end, int64_t steps, DType type, OptDevice device, bool whole) {
   if (steps < 0) raise<ArgumentError>(op, ": steps = ", steps, "; expected steps >= 0");
   Tensor y = fresh(op, Dims{steps}, type, device);
   if (y.is_meta()) return y;
-  const double a = whole ? std::trunc(start.as_double()) : start.as_double(), b = whole ? std::trunc(end.as_double()) : end.as_double();
-  const double step = steps > 1 ? (b - a) / static_cast<double>(steps - 1) : 0;
+  double a = whole ? std::trunc(start.as_double()) : start.as_double(), b = whole ? std::trunc(end.as_double()) : end.as_double();
+  double step = steps > 1 ? (b - a) / static_cast<double>(steps - 1) : 0;
+  if (type == DType::Float32) {
+    const auto from = static_cast<float>(a), to = static_cast<float>(b);
+    a = from;
+    b = to;
+    if (steps > 1) step = (to - from) / static_cast<float>(steps - 1);
+  }
   const int64_t half = steps == 1 ? 1 : steps / 2;
   fill_ramp(y, 0, half, a, step, 0);
   fill_ramp(y, half, steps, b, step, half - (steps - 1));

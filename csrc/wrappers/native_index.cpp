@@ -86,7 +86,7 @@ Dims common_shape(const char* name, TensorList xs) {
       const int64_t size = x.size(x.ndim() - i);
       if (have == 1) have = size;
       else if (size != 1 && size != have)
-        raise<ShapeError>(name, ": index shapes ", out, " and ", x.sizes(), " do not broadcast");
+        raise<IndexError>(name, ": index shapes ", out, " and ", x.sizes(), " do not broadcast");
     }
   }
   return out;

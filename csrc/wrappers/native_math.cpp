@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "dispatch/geometry.h"
 #include "wrappers/checks_index.h"
+#include "wrappers/checks_nn.h"
 #include "wrappers/native.h"
 #include "wrappers/wrap.h"
 #include "op/add.h"
@@ -37,6 +38,7 @@
 #include "op/isnan.h"
 #include "op/logical_or.h"
 #include "op/masked_fill.h"
+#include "op/linear.h"
 #include "op/matmul.h"
 #include "op/mul.h"
 #include "op/new_zeros.h"
@@ -104,8 +106,13 @@ bool would_keep_result(const PlainPower& p, const Tensor& x) { return p.exponent
 
 }  // namespace
 
-// PyTorch's: a row of weights, whose product has no axis for it.
+// PyTorch's: a row of weights, whose product has no axis for it, and a bias that is no row of its own, but is one by broadcasting.
 Tensor linear_shortcut(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (weight.ndim() == 2 && bias.defined() && (bias.ndim() != 1 || (bias.size(0) == 1 && weight.size(0) != 1))) [[unlikely]] {
+    const Tensor y = op::linear(x, weight, Tensor());
+    check::broadcasts_to("linear", bias, y.sizes(), "bias");
+    return op::add(y, bias);
+  }
   if (weight.ndim() != 1 || bias.defined()) [[likely]] return {};
   return op::matmul(x, weight);
 }

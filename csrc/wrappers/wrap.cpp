@@ -187,10 +187,10 @@ void raise_too_large(int64_t a, int64_t b) {
 
 Tensor times(const Tensor& x, Scalar k) { return k.kind() != Scalar::Kind::Complex && k.as_double() == 1 ? x : op::mul(x, k); }
 
-Tensor OutMeta::materialize(const Tensor& grad) const {
-  if (grad.defined() || !is_inexact(dtype)) return grad;
+Tensor OutMeta::materialize(const Tensor& grad, bool any) const {
+  if (grad.defined() || !defined || !(any || is_inexact(dtype))) return grad;
   Tensor zero = empty(sizes, dtype, device);
-  if (!zero.is_meta()) fill_elements(zero, Scalar(0.0));
+  if (!zero.is_meta()) fill_elements(zero, Scalar(0));
   return zero;
 }
 

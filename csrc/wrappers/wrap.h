@@ -303,14 +303,16 @@ struct OutMeta {
   Dims sizes;
   DType dtype{};
   Device device;
+  bool defined = false;
   OutMeta() = default;
-  explicit OutMeta(const Tensor& y) {
-    if (!y.defined()) return;
+  explicit OutMeta(const Tensor& y) : defined(y.defined()) {
+    if (!defined) return;
     sizes = y.sizes();
     dtype = y.dtype();
     device = y.device();
   }
-  Tensor materialize(const Tensor& grad) const;
+  // `any`: also where the type has no gradients.
+  Tensor materialize(const Tensor& grad, bool any = false) const;
 };
 std::vector<Tensor> materialize(const std::vector<Tensor>& grads, const std::vector<OutMeta>& metas);
 

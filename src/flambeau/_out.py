@@ -67,7 +67,13 @@ def _check(op: str, part: Tensor, target: Tensor) -> None:
         raise _C.DTypeError(f"{op}: the result is {part.dtype}, out is {target.dtype}; expected a type that holds it")
 
 
+# Elements in a row, which fill an `out` of as many in the shape that it has.
+_RAMPS = ("arange", "linspace", "logspace", "range")
+
+
 def _write(op: str, part: Tensor, target: Tensor) -> None:
+    if op in _RAMPS and target.numel() == part.numel():
+        part = part.reshape(target.shape)
     if target.shape != part.shape:
         if target.numel():
             sizes = f"out has shape {list(target.shape)} and is resized to {list(part.shape)}"

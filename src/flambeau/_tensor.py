@@ -566,7 +566,11 @@ def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
             if view.grad_fn is not None:  # there is none in inference mode
                 _C.become_view(self, view)
                 return self
-        self.data = op(self.detach(), *args, **kwargs)
+        view = op(self.detach(), *args, **kwargs)
+        if self.layout is not strided or _C.graph.is_hollow(self):
+            self.data = view
+        else:
+            _C.reshape_in_place(self, view)
         return self
 
     return method

@@ -637,3 +637,50 @@ def test_functions_that_write_to_views_are_freed():
         del y, v
     gc.collect()
     assert not any(mark() for mark in marks)
+
+
+def test_outputs_of_whole_numbers_have_gradients_of_zeros():
+    class Twice(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2, x.long()
+
+        @staticmethod
+        def backward(ctx, g, whole):
+            assert whole.dtype is fl.int64 and whole.tolist() == [0, 0]
+            return g + whole
+
+    x = fl.ones(2, requires_grad=True)
+    Twice.apply(x)[0].sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
+def test_an_input_that_is_returned_may_be_no_function_of_itself():
+    class Same(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_non_differentiable(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    x = fl.ones(2, requires_grad=True)
+    y = Same.apply(x)
+    assert not y.requires_grad and x.requires_grad and y.data_ptr() == x.data_ptr()
+
+
+def test_a_complex_gradient_of_a_real_argument_is_refused():
+    class Wrong(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return fl.complex(g, g)
+
+    x = fl.ones(2, requires_grad=True)
+    with pytest.raises(fl.AutogradError, match="gradient of complex64 for argument 0 of float32; expected a real one"):
+        Wrong.apply(x).sum().backward()

@@ -206,3 +206,12 @@ def test_random_graphs(seed: int) -> None:
 
     for ours, theirs in zip(run(False), run(True), strict=True):
         assert fl.equal(ours, theirs)
+
+
+def test_real_and_complex_gradients_are_not_mixed():
+    x, z = fl.ones(2, requires_grad=True), fl.ones(2, dtype=fl.complex64, requires_grad=True)
+    with pytest.raises(fl.AutogradError, match=r"a gradient of complex64 for tensors\[0\] of float32; expected a real one"):
+        (x * 2).backward(fl.ones(2) * 3j)
+    with pytest.raises(fl.AutogradError, match="a gradient of float32 .* of complex64; expected a complex one"):
+        (z * 2).backward(fl.ones(2))
+    assert x.grad is None and z.grad is None

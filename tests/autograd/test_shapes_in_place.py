@@ -88,3 +88,50 @@ def test_sparse_tensors_and_inference_mode():
         z = y.clone()
         z.unsqueeze_(0)
     assert z.shape == (1, 2, 3)
+
+
+def test_without_grad_mode_the_gradient_comes_in_the_shape_of_before():
+    x = leaf()
+    y = x * 2
+    part = y[:1]
+    with fl.no_grad():
+        part.unsqueeze_(0)
+        y.unsqueeze_(0)
+    assert part.shape == (1, 1, 3) and part.requires_grad
+    (y.sum() + (part * fl.ones(1, 1, 3)).sum() * 5).backward()
+    assert x.grad.tolist() == [[12.0] * 3, [2.0] * 3]
+
+
+def test_other_data_before_the_backward_pass():
+    """A kernel of a gradient reads as many elements as the op made."""
+    x = leaf()
+    y = x[fl.tensor([0, 1])]
+    y.data = fl.ones(1)
+    with pytest.raises(fl.AutogradError, match=r"IndexBackward0: a gradient of shape \[1\] for its output of shape \[2, 3\]"):
+        y.sum().backward()
+    z = x.exp()
+    z.data = z.data.double()
+    z.sum().backward()
+    assert x.grad.dtype is fl.float32 and x.grad.equal(x.detach().exp())
+
+
+def test_a_view_stays_one_of_its_base():
+    base, w = fl.zeros(3), fl.ones(1, 3, requires_grad=True)
+    view = base.view(3)
+    view.unsqueeze_(0)
+    assert view._base is base
+    view.add_(w)
+    assert base.requires_grad and base.tolist() == [1.0, 1.0, 1.0]
+    (base * fl.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert w.grad.tolist() == [[1.0, 2.0, 3.0]]
+
+
+def test_a_view_of_no_grad_is_not_written_with_what_requires_grad():
+    base, w = fl.zeros(4), fl.ones(2, requires_grad=True)
+    with fl.no_grad():
+        view = base[:2]
+    with pytest.raises(fl.AutogradError, match="add_: what is written requires grad, and this view was made under no_grad"):
+        view.add_(w)
+    assert base.tolist() == [0.0] * 4 and not view.requires_grad
+    view.add_(1)
+    assert base.tolist() == [1.0, 1.0, 0.0, 0.0]

@@ -89,7 +89,7 @@ def test_memory_formats(name):
     assert repr(value) == f"flambeau.{name}" and isinstance(value, fl.memory_format)
     assert pickle.loads(pickle.dumps(value)) is value and copy.deepcopy(value) is value
     x = fl.arange(24.0).reshape(1, 2, 3, 4)
-    for y in (x.to(memory_format=value), x.contiguous(memory_format=value)):
+    for y in (x.to(memory_format=value), x.contiguous(memory_format=value), x.cpu(memory_format=value), x.type(x.dtype, memory_format=value)):
         assert y.shape == x.shape and (y == x).all()
     net = nn.Conv2d(1, 1, 1)
     assert net.to(memory_format=value) is net
@@ -98,6 +98,9 @@ def test_memory_formats(name):
 def test_what_is_no_memory_format():
     with pytest.raises(TypeError, match="Module.to: memory_format = 'rows'; expected flambeau.contiguous"):
         nn.Linear(1, 1).to(memory_format="rows")
+    for call in (fl.ones(1).cpu, fl.ones(1).type):
+        with pytest.raises(TypeError, match=f"{call.__name__}: memory_format = 3; expected flambeau.contiguous"):
+            call(memory_format=3)
 
 
 # ------------------------------------------------------------------------------------ formatting
@@ -208,3 +211,70 @@ def test_sizes_that_are_tensors():
     x = fl.arange(2 * 3 * 4 * 4).reshape(2, 3, 4, 4) / 100
     for size in (fl.tensor(2), [fl.tensor(2), 2]):
         assert nn.functional.interpolate(x, size).shape == (2, 3, 2, 2)
+
+
+def test_what_asks_for_rows_gets_them():
+    x = fl.arange(6.0).view(2, 3).t()
+    for made in (x.clone(memory_format=fl.contiguous_format), fl.clone(x, memory_format=fl.contiguous_format), x.to(fl.float64, memory_format=fl.contiguous_format),
+                 x.to("cpu", memory_format=fl.contiguous_format)):  # fmt: skip
+        assert made.stride() == (2, 1) and made.view(-1).tolist() == [0, 3, 1, 4, 2, 5]
+    for like in (fl.empty_like, fl.zeros_like, fl.ones_like):
+        assert like(x, memory_format=fl.contiguous_format).stride() == (2, 1) and like(x, memory_format=fl.preserve_format).stride() == (1, 3) == like(x).stride()
+    leaf = fl.zeros_like(x, memory_format=fl.contiguous_format, requires_grad=True)
+    assert leaf.is_leaf and leaf.requires_grad and leaf.is_contiguous()
+    w = x.clone().requires_grad_()
+    (w.clone(memory_format=fl.contiguous_format) * fl.arange(6.0).view(3, 2)).sum().backward()
+    assert w.grad.tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+
+
+def test_a_size_that_a_tensor_has_leaves_its_order():
+    x = fl.arange(6.0).view(2, 3)
+    assert x.t().resize_(3, 2).tolist() == [[0, 3], [1, 4], [2, 5]] and x[:, 1:].resize_(2, 2).tolist() == [[1, 2], [4, 5]]
+    assert x.t().resize_as_(fl.ones(3, 2)).tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_one_value_for_elements_that_share_places():
+    assert fl.zeros(1).expand(3).fill_(2).tolist() == [2, 2, 2] and fl.ones(2, 1).expand(2, 3).zero_().tolist() == [[0] * 3] * 2
+    base = fl.zeros(2, 1, 2)
+    base.expand(2, 3, 2)[1].fill_(5.0)
+    assert base.tolist() == [[[0.0, 0.0]], [[5.0, 5.0]]]
+    x = fl.ones(2, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: g.zero_())  # the gradient of a sum is one number, expanded
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 0]
+    w = fl.ones(1, requires_grad=True)
+    z = (w * 3).expand(3)
+    z.fill_(1)
+    assert z.tolist() == [1, 1, 1]
+    z.sum().backward()
+    assert w.grad.tolist() == [0]
+    for write in (lambda: z.detach().add_(1), lambda: z.fill_(fl.ones((), requires_grad=True))):
+        with pytest.raises(fl.ArgumentError, match="lies at the same place"):
+            write()
+
+
+def test_a_number_has_no_gradient():
+    w, y = fl.tensor(2.0, requires_grad=True), fl.tensor(3.0)
+    for call in (lambda: y.addcmul(y, y, value=w), lambda: fl.full((2,), w), lambda: fl.isclose(y, y, fl.tensor(1.5), w), lambda: fl.add(y, y, alpha=w)):
+        with pytest.raises(TypeError, match="is a Tensor that requires grad, of which there would be no gradient"):
+            call()
+    assert y.addcmul(y, y, value=w.detach()).item() == 21
+
+
+def test_ramps_fill_what_has_as_many_elements():
+    x = fl.zeros(2, 3)
+    assert fl.arange(0, 4, out=x.narrow(1, 1, 2)).shape == (2, 2) and x.tolist() == [[0, 0, 1], [0, 2, 3]]
+    y = fl.zeros(2, 3)
+    assert fl.linspace(0, 3, 4, out=y[:, 1:]).shape == (2, 2) and y.tolist() == x.tolist()
+    assert fl.arange(3, out=fl.empty(0)).tolist() == [0, 1, 2]
+
+
+def test_shapes_of_indices_that_do_not_fit_are_an_index_error():
+    with pytest.raises(IndexError, match=r"index shapes \[2\] and \[3\] do not broadcast"):
+        fl.ones(3, 3)[[0, 1], [0, 1, 2]]
+
+
+def test_an_op_without_the_type_is_not_implemented_for_it():
+    with pytest.raises(NotImplementedError):
+        fl.softmax(fl.tensor([1, 2]), 0)

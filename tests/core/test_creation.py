@@ -324,6 +324,18 @@ def test_dlpack_capsule_is_used_once():
         fl.from_dlpack(capsule)
 
 
+def test_what_dlpack_can_not_hand_over():
+    x = fl.ones(2, requires_grad=True)
+    for export in (x.__dlpack__, lambda: np.from_dlpack(x), lambda: fl.from_dlpack(x)):
+        with pytest.raises(BufferError, match="a tensor that requires grad can not be exported") as caught:
+            export()
+        assert isinstance(caught.value, fl.AutogradError)
+    with pytest.raises(BufferError, match="a meta tensor has no data"):
+        fl.ones(2, device="meta").__dlpack__()
+    assert fl.from_dlpack(fl.to_dlpack(x)).data_ptr() == x.data_ptr()
+    assert fl.from_dlpack(fl.to_dlpack(x * 2)).tolist() == [2, 2]
+
+
 def test_dlpack_memory_is_returned():
     before = fl.memory_stats()["allocated_bytes"]
     for _ in range(3):
@@ -565,6 +577,18 @@ def test_lists_of_arrays():
         fl.tensor([1.0, ones])
 
 
+@pytest.mark.parametrize("make", [fl.tensor, fl.as_tensor, fl.ones(1, dtype=fl.int64).new_tensor, fl.LongTensor, fl.Tensor])
+def test_arrays_without_axes_stand_beside_numbers(make):
+    x = make([[1, np.array(2)], (fl.tensor(3), 4)])
+    assert x.dtype is (fl.float32 if make is fl.Tensor else fl.int64) and x.tolist() == [[1, 2], [3, 4]]
+
+
+def test_types_of_arrays_without_axes():
+    assert fl.tensor([1, np.array(2.5)]).dtype is fl.float64 and fl.tensor([1, np.array(2j)]).tolist() == [1, 2j]
+    with pytest.raises(TypeError, match="from_numpy: elements of format"):
+        fl.tensor([1, np.array("a")])
+
+
 # ------------------------------------------------------------------------------------- memory of other objects
 
 
@@ -683,3 +707,13 @@ def test_new_tensor_lies_where_the_other_does():
     x = fl.ones(2, device="meta")
     assert x.new_tensor([1.0]).is_meta and x.new_tensor(fl.ones(3)).shape == (3,) and x.new_tensor(fl.ones(3)).is_meta
     assert not x.new_tensor([1.0], device="cpu").is_meta and not fl.ones(2).new_tensor([1.0]).is_meta
+
+
+def test_ramps_of_float32_have_ends_and_a_step_of_float32():
+    """As PyTorch's: to the bit."""
+    rng = np.random.default_rng(0)
+    for n in (2, 5, 10, 101, 1000):
+        a, b = (np.float32(v) for v in rng.normal(size=2) * 10)
+        step, i = np.float64((b - a) / np.float32(n - 1)), np.arange(n)
+        want = np.where(i < n // 2, np.float64(a) + step * i, np.float64(b) - step * (n - 1 - i)).astype(np.float32)
+        assert fl.linspace(float(a), float(b), n).numpy().tolist() == want.tolist()

@@ -201,7 +201,7 @@ def test_lists_that_are_one_index():
         ((0, -5), IndexError, "-5.*dimension 1"),
         ((0, 0, 0), IndexError, "too many indices.*: 3"),
         (([0, 3],), IndexError, "3"),
-        (([0, 1], [0, 1, 2]), fl.ShapeError, "broadcast"),
+        (([0, 1], [0, 1, 2]), fl.RangeError, "broadcast"),
         (slice(None, None, -1), ValueError, "step"),
         (slice(None, None, 0), ValueError, "step"),
         ((Ellipsis, Ellipsis), IndexError, "ellipsis|\\.\\.\\."),

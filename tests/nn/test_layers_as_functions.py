@@ -170,3 +170,15 @@ def test_a_replica_has_tables_of_its_own():
     assert norm._is_replica and not norm._parameters and norm._buffers == layer[1]._buffers and norm._buffers is not layer[1]._buffers
     assert lstm._flat_weights == layer[0]._flat_weights and lstm._flat_weights is not layer[0]._flat_weights
     assert fl.equal(replica[1](fl.ones(2, 4)), layer[1](fl.ones(2, 4)))
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (2, 4), (2, 1), (), (1,)], ids=str)
+def test_a_linear_map_adds_a_bias_that_broadcasts(shape):
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.normal(size=s) for s in ((2, 3), (4, 3), shape))
+    X, W, B = (fl.tensor(v, requires_grad=True) for v in (x, w, b))
+    y = F.linear(X, W, B)
+    np.testing.assert_allclose(y.detach().numpy(), x @ w.T + b, rtol=1e-12)
+    assert fl.autograd.gradcheck(F.linear, (X, W, B))
+    with pytest.raises(fl.ShapeError, match=r"bias has shape \[3, 4\]; expected a shape that broadcasts to \[2, 4\]"):
+        F.linear(X, W, fl.ones(3, 4, dtype=fl.float64))

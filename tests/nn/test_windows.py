@@ -228,3 +228,13 @@ def test_no_planes_of_any_size(f):
 def test_a_norm_over_windows_of_a_number():
     with pytest.raises(TypeError):
         F.lp_pool2d(-2, 2**62, 3)
+
+
+def test_means_of_no_windows():
+    x = fl.ones(1, 2, 4, 4, requires_grad=True)
+    y = F.adaptive_avg_pool2d(x, 0)
+    assert y.shape == (1, 2, 0, 0) and F.adaptive_max_pool2d(x, (0, 2)).shape == (1, 2, 0, 2)
+    y.sum().backward()
+    assert x.grad.sum().item() == 0
+    with pytest.raises(ValueError, match="expected sizes >= 0"):
+        F.adaptive_avg_pool2d(x, -1)

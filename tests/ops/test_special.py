@@ -210,6 +210,9 @@ def test_binary_and_the_rest():
     check(special.xlog1py(fl.tensor(x[:n]), fl.tensor(y[:n])), sp.xlog1py(x[:n], y[:n]), 1e-12, 1e-14)
     check(special.xlogy(fl.tensor(x[:n]), fl.tensor(y[:n])), sp.xlogy(x[:n], y[:n]), 1e-12, 1e-14)
     assert special.xlog1py(fl.zeros(2), fl.tensor([-1.0, nan])).tolist()[0] == 0
+    a = fl.zeros(3, requires_grad=True)
+    special.xlog1py(a, fl.tensor([-1.0, -2.0, np.e - 1])).sum().backward()
+    assert a.grad.tolist() == pytest.approx([0, 0, 1])
     check(special.logit(fl.tensor(y[:n] / 6), 0.1), sp.logit(np.clip(y[:n] / 6, 0.1, 0.9)), 1e-12, 1e-14)
     check(special.round(fl.tensor([1.25, -0.75]), decimals=1), [1.2, -0.8], 1e-6, 0)
     check(special.logsumexp(fl.tensor(x), 0), sp.logsumexp(x), 1e-12, 0)

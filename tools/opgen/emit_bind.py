@@ -95,7 +95,7 @@ def _convert(op: Op, i: int, a: Arg) -> tuple[str, str]:
     }[kind]  # fmt: skip
     if kind == "OptDevice" and not any(b.is_tensor or b.type.many for b in op.sig.args):
         convert = "to_new_device"  # made of nothing: the default device is asked
-    value = f"{convert}({slot}, {n})"
+    value = f"{convert}({slot}, {n}{', true' if kind == 'Number' and op.get('values') else ''})"
     if a.default is not None and not kind.startswith("Opt"):
         value = f"{slot} ? {value} : {a.type.param}({default})" if kind != "Str" else f"{slot} ? {value} : std::string_view({default})"
     return f"const auto {a.name} = {value};", a.name
@@ -115,6 +115,8 @@ def _call(op: Op, inplace: bool) -> list[str]:
     work = " + ".join(f"work_of({t})" for t in tensors + sizes) or "0"
     result = "Tensor" if inplace else op.sig.cpp_result
     out.append(f"      {result} result = without_gil({work}, [&] {{ return op::{op.name}{'_' if inplace else ''}({', '.join(args)}); }});")
+    if "memory_format" in ignored(op):
+        out.append("      if (bound.row_major) [[unlikely]] result = in_row_major(std::move(result));")
     if op.sig.is_list and not inplace:
         out.append("      return wrap_list(std::move(result));")
     elif len(op.sig.outs) > 1 and not inplace:

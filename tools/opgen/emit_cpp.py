@@ -388,8 +388,12 @@ def _inplace(op: Op, node: NodeWriter, table: Table) -> list[str]:
 
 def _written(name: str, target: str, node: NodeWriter, before: list[str], call: list[str]) -> list[str]:
     """`call`, which writes over `target`, between what has to stand before and behind it."""
-    body = [f'  check_inplace("{name}", {target});']
+    one_value = node.op.get("one_value")  # also where elements share places; of a tensor there would be as many gradients as elements
+    same = "" if one_value is None else ", true" if one_value is True else f", !{one_value}.is_tensor()"
+    body = [f'  check_inplace("{name}", {target}{same});']
     body += before if node.exists else [f'  Ref<Node> node = overwrite_node("{name}", {target});']
+    if node.exists:
+        body.append(f'  if (record) check_rebase("{name}", {target});')
     body += [*call, f'  bump_version("{name}", {target});']
     if node.exists:
         body += ["  if (record) {", *node.save_outputs(target), f"    rebase_history({target}, std::move(node));", "  }"]

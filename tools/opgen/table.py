@@ -15,7 +15,7 @@ from .signature import Signature, parse
 KEYS = {
     "op", "doc", "example", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "half_bits", "types", "first", "single", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad", "adds",
     "view", "inplace", "over", "mutates", "mutates_when", "keywords", "ignores", "layout", "any_strides", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node", "keeps",
-    "says", "sparse", "numbers_first", "named", "ref", "samples", "errors",
+    "one_value", "values", "says", "sparse", "numbers_first", "named", "ref", "samples", "errors",
 }  # fmt: skip
 BYTES = ("ints", "all", "order", "bits")
 COMPLEX_WAYS = ("native", "parts")  # values of `complex` by which other ops are called
@@ -154,8 +154,12 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
         _check_inplace(entry, sig, where)
     if entry.get("batch", "each") not in BATCHES:
         raise TableError(f"{where}: {sig.name}: batch: '{entry['batch']}'; expected one of {', '.join(BATCHES)}")
-    if entry.get("draws", True) is not True:
-        raise TableError(f"{where}: {sig.name}: draws: '{entry['draws']}'; expected true, or no such key")
+    for key in ("draws", "values"):
+        if entry.get(key, True) is not True:
+            raise TableError(f"{where}: {sig.name}: {key}: '{entry[key]}'; expected true, or no such key")
+    one_value = entry.get("one_value", True)
+    if one_value is not True and not any(a.name == one_value and a.type.spelling == "Operand" for a in sig.args):
+        raise TableError(f"{where}: {sig.name}: one_value: '{one_value}'; expected true, or an Operand of the op")
     autocast = entry.get("autocast")
     if autocast is not None and autocast not in AUTOCASTS:
         raise TableError(f"{where}: {sig.name}: autocast: '{autocast}'; expected one of {', '.join(AUTOCASTS)}")

@@ -83,12 +83,25 @@ void copy_(const Tensor& x, const Tensor& src, bool) {
   copy_elements(x, expanded(from, x.sizes()));
 }
 
-void fill_(const Tensor& x, const Operand& value) {
-  if (!value.is_tensor()) return fill_elements(x, value.number());
-  copy_(x, value.tensor(), false);
+namespace {
+
+// x without the elements that lie where others do, as those of an expanded axis.
+Tensor one_of_each(const Tensor& x) {
+  Dims sizes = x.sizes();
+  for (int i = 0; i < x.ndim(); ++i)
+    if (x.strides()[i] == 0 && sizes[i] > 1) sizes[i] = 1;
+  return sizes == x.sizes() ? x : alias(x, sizes, x.strides(), x.offset());
 }
 
-void zero_(const Tensor& x) { fill_elements(x, Scalar(0)); }
+}  // namespace
+
+void fill_(const Tensor& x, const Operand& value) {
+  const Tensor y = one_of_each(x);
+  if (!value.is_tensor()) return fill_elements(y, value.number());
+  copy_(y, value.tensor(), false);
+}
+
+void zero_(const Tensor& x) { fill_elements(one_of_each(x), Scalar(0)); }
 
 Tensor view(const Tensor& x, IntList size) {
   Dims full = infer_size("view", size, x.numel());

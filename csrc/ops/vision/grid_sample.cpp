@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "base/parallel.h"
 #include "ops/matmul/half.h"
@@ -66,7 +67,7 @@ Axis<T> axis_taps(T v, int64_t size, Mode mode, Padding padding, bool align) {
   const auto put = [&](T index, T weight, T slope, T bend = 0) {
     if (index >= 0 && index <= static_cast<T>(size - 1)) add(out, static_cast<int64_t>(index), weight, slope, bend);
   };
-  Moved<T> x = element_of(v, size, align);
+  Moved<T> x = element_of(v, size, padding, align);
   if (mode == Mode::Cubic) {  // the neighbours are padded, not the place
     T w[4], d[4], b[4];
     const T low = std::floor(x.at);
@@ -115,6 +116,21 @@ int64_t plane_of(const Tensor& x) {
   return n;
 }
 
+// Whether a place without a number has no value: its weights have none.
+bool loses(Mode mode, Padding padding) { return mode == Mode::Cubic || (mode == Mode::Linear && padding == Padding::Zeros); }
+// Gives the places [begin, end) of picture n whose coordinates are infinite or NaN the value NaN in all channels of y.
+template <class T>
+void lose(const T* grid, int axes, int64_t begin, int64_t end, T* y, int64_t channels, int64_t points) {
+  T sum = 0;
+  for (int64_t i = begin * axes; i < end * axes; ++i) sum += grid[i] * 0;
+  if (sum == 0) return;
+  for (int64_t p = begin; p < end; ++p) {
+    bool counts = true;
+    for (int d = 0; d < axes; ++d) counts = counts && std::isfinite(grid[p * axes + d]);
+    for (int64_t k = 0; k < channels && !counts; ++k) y[k * points + p] = std::numeric_limits<T>::quiet_NaN();
+  }
+}
+
 // Pictures, at places that fall on one element or between four, have loops of their own.
 bool is_picture(const Tensor& x, Mode mode) { return x.ndim() == 4 && mode != Mode::Cubic && plane_of(x) < INT32_MAX; }
 Places places_of(const Tensor& x, const Tensor& y, Mode mode, Padding padding, bool align) {
@@ -129,7 +145,13 @@ void pictures(const Tensor& x, const Tensor& grid, Mode mode, Padding padding, b
   }();
   const int64_t blocks = (p.points + kPlaces - 1) / kPlaces;
   parallel_work(x.size(0) * blocks, std::min<int64_t>(kPlaces, p.points) * std::max<int64_t>(1, p.channels), 2048,
-               [&](int64_t first, int64_t last) { sample(x.data<T>(), grid.data<T>(), y.data<T>(), p, first, last); });
+               [&](int64_t first, int64_t last) {
+                 sample(x.data<T>(), grid.data<T>(), y.data<T>(), p, first, last);
+                 for (int64_t b = first; b < last && loses(mode, padding); ++b) {
+                   const int64_t n = b / blocks, begin = b % blocks * kPlaces;
+                   lose(grid.data<T>() + n * p.points * 2, 2, begin, std::min(begin + kPlaces, p.points), y.data<T>() + n * p.channels * p.points, p.channels, p.points);
+                 }
+               });
 }
 
 }  // namespace
@@ -153,6 +175,8 @@ void grid_sample(const Tensor& x, const Tensor& grid, int64_t mode, int64_t padd
           for (int i = 0; i < taps.count; ++i) sum += taps.weight[i] * from[k * plane + taps.index[i]];
           to[k * points] = sum;
         }
+        if (loses(static_cast<Mode>(mode), static_cast<Padding>(padding)))
+          lose(places.data<T>() + n * points * axes, axes, p % points, p % points + 1, out.wide.data<T>() + n * c * points, c, points);
       }
     });
   });

@@ -54,12 +54,13 @@ FL_VM Moved<T> inside(Moved<T> x, int64_t size, Padding padding, bool align) {
   return x;
 }
 
-// From -1 .. 1 to elements; what is no number, or too far to count, lies outside.
+// From -1 .. 1 to elements; what is no number, or too far to count, lies outside, but for mirrors, which hold it at the first one.
 template <class T>
-FL_VM Moved<T> element_of(T v, int64_t size, bool align) {
+FL_VM Moved<T> element_of(T v, int64_t size, Padding padding, bool align) {
   const T slope = static_cast<T>(align ? size - 1 : size) / 2;
   const T at = align ? (v + 1) * slope : ((v + 1) * static_cast<T>(size) - 1) / 2;
-  return std::fabs(at) < T(1e9) ? Moved<T>{at, slope} : Moved<T>{-100, 0};
+  if (std::fabs(at) < T(1e9)) return {at, slope};
+  return {padding == Padding::Reflection ? T(0) : at > 0 ? T(1e9) : T(-100), 0};
 }
 
 }  // namespace FL_ISA

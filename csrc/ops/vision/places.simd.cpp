@@ -38,7 +38,7 @@ template <class T>
 void locate(const T* place, int64_t count, int64_t size, const Places& of, T* __restrict at, T* __restrict slope) {
   if (of.padding == places::Padding::Reflection) {
     for (int64_t p = 0; p < count; ++p) {
-      const auto moved = inside(places::element_of(place[2 * p], size, of.align), size, of.padding, of.align);
+      const auto moved = inside(places::element_of(place[2 * p], size, of.padding, of.align), size, of.padding, of.align);
       at[p] = moved.at, slope[p] = moved.slope;
     }
     return;
@@ -49,7 +49,7 @@ void locate(const T* place, int64_t count, int64_t size, const Places& of, T* __
 #pragma omp simd
   for (int64_t p = 0; p < count; ++p) {
     const T v = ((place[2 * p] + 1) * span - back) / 2, far = vm::abs(v);
-    const T x = far < T(1e9) ? v : T(-100), moves = far < T(1e9) ? span / 2 : T(0);
+    const T x = far < T(1e9) ? v : v > 0 ? T(1e9) : T(-100), moves = far < T(1e9) ? span / 2 : T(0);
     const T above = x > low ? x : low, moves_above = x > low ? moves : T(0);
     at[p] = above < high ? above : high;
     slope[p] = above < high ? moves_above : T(0);

@@ -262,7 +262,10 @@ class Function:
             same = isinstance(out, Tensor) and any(out is t for t in tensors)
             if same and not any(out is d for d in dirty):
                 # With a history as a view, so that writes are refused: no gradient would know of them.
-                outputs[i] = out.view_as(out) if record and not is_sparse(out) else out.detach()
+                fixed = any(out is f for f in ctx._fl_fixed)
+                outputs[i] = out.view_as(out) if record and not fixed and not is_sparse(out) else out.detach()
+                if fixed:
+                    ctx._fl_fixed = (*ctx._fl_fixed, outputs[i])
         if record:
             for d in dirty:
                 if not any(out is d for out in outputs):
