@@ -139,6 +139,7 @@ class Handler final : public graph::Taker {
     const graph::Pause pause;
     node.op->run(frame);
   }
+  bool wants_all() override { return modes; }
   bool wants(const Tensor& x) override {
     if (x.storage().is_hollow()) return true;
     if (!x.impl()->pyobj) return false;
@@ -149,8 +150,8 @@ class Handler final : public graph::Taker {
     const GilAcquire gil;
     const Inside inside;
     const nb::object taken = nb::cast(Taken(std::move(call)));
-    const Switched off(false);
-    const Owned made = call_python_part(taken, false);
+    const Switched here(modes);
+    const Owned made = call_python_part(taken, modes);
     std::vector<Tensor> results = results_of(made.object, name_of(taken));
     for (Tensor& y : results)
       if (y.impl()->meta || requires_grad(y) || given_to(taken, y)) y = alias(y);  // it will have a history of its own

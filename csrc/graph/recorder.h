@@ -19,11 +19,10 @@
 // Note [Calls that are taken below autograd]
 // A recorder with a Taker keeps nothing: each op is handed on when it is noted, with tensors as they were given and outputs that have no bytes
 // yet, and the Taker puts something into these. Python's `torch.utils._python_dispatch.TorchDispatchMode` is such a one. It sees what
-// kernels see, those of backward included: after autograd, checks, shapes and types, and views only as what they look at. Ops on the meta device,
-// which are not recorded, are handed on, too.
+// kernels see, those of backward included: after autograd, checks, shapes and types. Ops on the meta device, which are not recorded, are handed on, too.
 //
-// Views, constructors after a tensor and results whose size follows from values have no outputs before they run. They are handed on whole, before
-// anything is made, and only where the Taker wants an argument: what comes back is the result (`handed_on`).
+// Views, constructors and results whose size follows from values have no outputs before they run. They are handed on whole, before
+// anything is made, where the Taker wants all calls or an argument: what comes back is the result (`handed_on`).
 #pragma once
 
 #include <algorithm>
@@ -48,7 +47,8 @@ class Taker {
  public:
   virtual ~Taker() = default;
   virtual void take(TakenCall call) = 0;
-  // Whether it wants calls with this argument whole; then their results.
+  // Whether it wants all calls, or those with this argument, whole; then their results.
+  virtual bool wants_all() = 0;
   virtual bool wants(const Tensor& x) = 0;
   virtual std::vector<Tensor> make(TakenCall call) = 0;
 };
@@ -79,7 +79,7 @@ class Recorder final : public Recording {
   }
   template <class... Args>
   bool wanted(const Args&... args) {
-    return taker_ && (wants(args) || ...);
+    return taker_ && (taker_->wants_all() || (wants(args) || ...));
   }
   template <class... Args>
   std::vector<Tensor> hand_on(const OpInfo& op, const Args&... args) {

@@ -48,10 +48,9 @@ Tensor make_contiguous(const Tensor& x) { return x.is_contiguous() ? x : op::con
 const graph::OpInfo info_view_dtype{"view", "view_1", "view(Tensor x, dtype dtype) -> Tensor y"};
 const graph::OpInfo info_item{"_local_scalar_dense", "_local_scalar_dense", "_local_scalar_dense(Tensor x) -> Tensor y"};
 
-Scalar item_of(const Tensor& x) {
-  if (Tensor y; graph::recording() && x.storage().is_hollow() && graph::handed_on(info_item, y, x)) [[unlikely]] return item_of(y);
-  if (x.numel() != 1) raise<ArgumentError>("item: a Tensor with ", x.numel(), " elements cannot be converted to Scalar; it has shape ", x.sizes());
-  if (x.is_meta()) raise<NoDataError>("item: a meta tensor has no data");
+namespace {
+
+Scalar value_of(const Tensor& x) {
   graph::note_read("a value was read");
   if (x.dtype() == DType::Complex32) {
     Complex<float> v;
@@ -70,6 +69,15 @@ Scalar item_of(const Tensor& x) {
     else if constexpr (is_complex_type<T>) return Scalar::complex(v.re, v.im);
     else return Scalar(v);
   });
+}
+
+}  // namespace
+
+Scalar item_of(const Tensor& x) {
+  if (x.numel() != 1) raise<ArgumentError>("item: a Tensor with ", x.numel(), " elements cannot be converted to Scalar; it has shape ", x.sizes());
+  if (x.is_meta()) raise<NoDataError>("item: a meta tensor has no data");
+  if (Tensor y; graph::recording() && graph::handed_on(info_item, y, x)) [[unlikely]] return value_of(y);
+  return value_of(x);
 }
 
 namespace native {

@@ -196,8 +196,8 @@ def test_classes_inside_of_classes_and_beside_modes():
     """)
     assert lines[0] == "Wrapper Other [3.0, 3.0] ['aten.mul.Tensor', 'aten.mul.Tensor']"
     assert lines[1] == "Other"
-    assert lines[2:4] == ["mode aten.mul.Tensor (<class '__main__.Wrapper'>,)", "mode aten.mul.Tensor ()"]
-    assert lines[4:] == ["Wrapper [2.0, 2.0]", "Function [-0.0, -0.0] True".replace("-0.0", "0.0")]
+    assert lines[2:5] == ["mode aten.mul.Tensor (<class '__main__.Wrapper'>,)", "mode aten.ones.default ()", "mode aten.mul.Tensor ()"]
+    assert lines[5:] == ["Wrapper [2.0, 2.0]", "Function [-0.0, -0.0] True".replace("-0.0", "0.0")]
 
 
 def test_a_class_with_memory_of_its_own():

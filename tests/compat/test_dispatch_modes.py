@@ -271,9 +271,43 @@ def test_regions_may_end_in_another_order():
         for _ in g:
             pass
         x.neg()
-        print(_get_current_dispatch_mode(), inner.calls[:2], outer.calls)
+        print(_get_current_dispatch_mode(), inner.calls[:3], outer.calls)
     """)
-    assert lines == ["['aten.exp.default'] [] True", "None ['aten.exp.default', 'aten.add.Tensor'] []"]
+    assert lines == ["['aten.exp.default'] [] True", "None ['aten.exp.default', 'aten.ones.default', 'aten.add.Tensor'] []"]
+
+
+# What PyTorch 2.13 tells of the same program.
+VIEWS = """
+ones [2] -> (2,) | t (2, 2) -> (2, 2) | view (2, 2) [4] -> (4,) | select (2, 2) 0 0 -> (2,) | pow (2, 2) 2 -> (2, 2) | select (2, 2) 0 0 -> (2,)
+| select (2,) 0 0 -> () | _local_scalar_dense () -> 0.0 | transpose (2, 2) 0 1 -> (2, 2) | unsqueeze (2, 2) 0 -> (1, 2, 2) | squeeze (2, 2) -> (2, 2)
+| expand (2, 2) [3, 2, 2] -> (3, 2, 2) | permute (2, 2) [1, 0] -> (2, 2) | view (2, 2) [4] -> (4,) | zeros [2, 3] -> (2, 3) | empty [2] -> (2,) | arange 3 -> (3,)
+| full [2] 1.0 -> (2,) | new_zeros (2, 2) [2] -> (2,) | zeros_like (2, 2) -> (2, 2) | rand [2] -> (2,) | nonzero (2, 2) -> (3, 2)
+"""
+
+
+def test_views_constructors_and_values_are_seen():
+    lines = run("""
+        def told(a):
+            return str(tuple(a.shape)) if isinstance(a, torch.Tensor) else str(a)
+        told_of = []
+        class Tell(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                result = func(*args, **(kwargs or {}))
+                told_of.append(" ".join([func.__name__.partition(".")[0], *map(told, args), "->", told(result)]))
+                return result
+        x = torch.arange(4.).reshape(2, 2)
+        with Tell():
+            torch.ones(2); x.t(); x.view(4); x[0]; x**2; x[0, 0].item()
+            x.transpose(0, 1); x.unsqueeze(0); x.squeeze(); x.expand(3, 2, 2); x.permute(1, 0); x.reshape(4)
+            torch.zeros(2, 3); torch.empty(2); torch.arange(3); torch.full((2,), 1.); x.new_zeros(2); torch.zeros_like(x); torch.rand(2); x.nonzero()
+            y = x.view(4)
+            y.add_(1)
+            w = torch.ones(2, 2, requires_grad=True)
+            (w.t() @ x)[0].sum().backward()
+        print(" | ".join(told_of[:22]))
+        print(y._base is x._base, x.tolist(), w.grad.tolist())
+    """)
+    assert lines == [" ".join(VIEWS.split()), "True [[1.0, 2.0], [3.0, 4.0]] [[3.0, 0.0], [7.0, 0.0]]"]
 
 
 def test_calls_can_be_made_again_and_otherwise():

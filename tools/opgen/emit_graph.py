@@ -31,8 +31,8 @@ def is_recorded(op: Op) -> bool:
 
 
 def is_handed_on(op: Op) -> bool:
-    """What is taken below autograd as a whole, before anything is made: views, constructors after a tensor, and what makes sizes of values."""
-    constructor = op.get("composite") == "native" and op.first_tensor is not None and op.sig.arg("requires_grad") is not None
+    """What is taken below autograd as a whole, before anything is made: views, constructors, and what makes sizes of values."""
+    constructor = op.get("composite") == "native" and op.sig.arg("requires_grad") is not None
     return bool(op.get("view")) or constructor or (op.get("shape") == "by_value" and len(op.sig.outs) == 1 and not op.aux)
 
 

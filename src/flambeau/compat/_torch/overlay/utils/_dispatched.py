@@ -37,7 +37,7 @@ _BY_AXIS = {"sum": "dim_IntList", "mean": "dim", "max": "dim", "min": "dim", "me
 _SAYS = {"gelu_tanh": {"approximate": "tanh"}, "gelu_tanh_backward": {"approximate": "tanh"}}
 # What is there by position here, and by name in ATen, with what it is where it is not given.
 _NAMED = {"cast": {"dtype": "None"}}
-_OTHERS = {"transpose": "int", "select": "int", "slice": "Tensor", "unbind": "int", "where": "self", "fill": "Scalar", "masked_fill": "Scalar", "std": "correction", "var": "correction", "index": "Tensor"}
+_OTHERS = {"transpose": "int", "select": "int", "slice": "Tensor", "unbind": "int", "where": "self", "fill": "Scalar", "masked_fill": "Scalar", "std": "correction", "var": "correction", "index": "Tensor", "empty": "memory_format"}
 
 
 class Call:
@@ -48,7 +48,8 @@ class Call:
         self._given = tuple(taken.args())
         by_name = _NAMED.get(taken.ident) or _by_name(taken.signature)
         positions = len(self._given) - len(by_name)
-        self.args = self._given[:positions]
+        self.args = self._given[: _needed(self._given[:positions], _by_position(taken.signature))]
+        self._rest_by_position = self._given[len(self.args) : positions]
         self._rest = dict(zip(by_name, self._given[positions:], strict=True))
         self.kwargs = {name: value for name, value in self._rest.items() if str(value) != by_name[name]}
         self._said = _SAYS.get(taken.ident, {})
@@ -64,6 +65,8 @@ class Call:
         if any(kwargs[name] != value for name, value in self._said.items()):
             return NotImplemented
         kwargs = {name: value for name, value in kwargs.items() if name not in self._said}
+        if len(args) == len(self.args):
+            args = [*args, *self._rest_by_position]
         args = [*args, *(self._rest | kwargs).values()]
         if not _alike(args, self._given):
             return NotImplemented
@@ -80,16 +83,15 @@ class Call:
 
 
 class Whole(Call):
-    """A call that is answered whole: of a view, a constructor, or of what makes a size of values. ATen gets no arguments that are as they are by default."""
+    """A call that is answered whole: of a view, a constructor, or of what makes a size of values."""
 
     def __init__(self, taken: Any) -> None:
         super().__init__(taken)
         self.kwargs.pop("requires_grad", None)
-        defaults = _by_position(taken.signature)
-        args = list(self.args)
-        while args and defaults[len(args) - 1] == str(args[-1]):
-            args.pop()
+        args = [list(value) if isinstance(value, tuple) else value for value in self.args]
         name, overload = self.func._opname, self.func._overloadname
+        if name == "split_with_sizes" and _is_even(sizes := args[1]):
+            name, overload, args[1] = "split", "Tensor", sizes[0]
         if name == "view" and taken.ident != "view":
             overload = "dtype"
         if name == "squeeze" and len(args) > 1:
@@ -125,9 +127,11 @@ class Parts(Call):
 class Form(Call):
     """A call of a kernel as one of an operator with other arguments: `args` stands for it, and what is returned is `apart` from the kernel's output."""
 
-    def __init__(self, taken: Any, name: str, args: Sequence[Any], size: Sequence[int] | None = None, place: int | None = None) -> None:
+    def __init__(
+        self, taken: Any, name: str, args: Sequence[Any], size: Sequence[int] | None = None, place: int | None = None, overload: str = "default"
+    ) -> None:
         super().__init__(taken)
-        self.func, self.args, self.kwargs = operator(name, "default"), tuple(args), {}
+        self.func, self.args, self.kwargs = operator(name, overload), tuple(args), {}
         self._size, self._place = size, place  # of the operator's result, and where that is among several
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -143,9 +147,9 @@ class Form(Call):
         return [y if y.shape == size else y.reshape(size)]
 
 
-def as_aten(taken: Any, for_classes: bool) -> Call:
-    """The operator and the arguments that stand for a call; `for_classes`: what is no operator of ATen's is taken apart, since they know those alone."""
-    if for_classes and (parts := _PARTS.get(taken.ident)):
+def as_aten(taken: Any) -> Call:
+    """The operator and the arguments that stand for a call. What is no operator of ATen's is taken apart."""
+    if parts := _PARTS.get(taken.ident):
         return Parts(taken, parts)
     made = _FORMS.get(taken.ident)
     call = made(taken, *taken.args()) if made else None
@@ -186,6 +190,19 @@ def _tensors(args: Sequence[Any], own: Sequence[Any]) -> list[Any]:
         elif isinstance(y, list):
             found += x
     return found
+
+
+def _needed(args: Sequence[Any], defaults: Sequence[str | None]) -> int:
+    """How many arguments ATen gets: those at the end that are as they are by default it does not."""
+    n = len(args)
+    while n and defaults[n - 1] is not None and not isinstance(args[n - 1], Tensor) and defaults[n - 1] == str(args[n - 1]):
+        n -= 1
+    return n
+
+
+def _is_even(sizes: Sequence[int]) -> bool:
+    """Whether parts of these sizes are those of `split(sizes[0])`."""
+    return bool(sizes) and sizes[0] > 0 and all(size == sizes[0] for size in sizes[:-1]) and 0 < sizes[-1] <= sizes[0]
 
 
 @functools.cache
@@ -242,6 +259,10 @@ def _sum_to(g: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 _PARTS: dict[str, Callable[..., Tensor]] = {"expand_reduced": _expand_reduced, "sum_to": _sum_to}
+
+
+def _power(exponent: int) -> Callable[..., Call]:
+    return lambda taken, x: Form(taken, "pow", (x, exponent), overload="Tensor_Scalar")
 
 
 # ---------------------------------------------------------------- products
@@ -310,6 +331,8 @@ def _gradient_of_convolution(place: int) -> Callable[..., Call]:
 
 _FORMS: dict[str, Callable[..., Call | None]] = {
     "linear": _linear,
+    "square": _power(2),
+    "cube": _power(3),
     "matmul": _matmul,
     "matmul_grad_a": _matmul_grad_a,
     "matmul_grad_b": _matmul_grad_b,

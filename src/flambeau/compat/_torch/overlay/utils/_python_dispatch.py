@@ -1,10 +1,10 @@
 """`torch.utils._python_dispatch`: regions and classes of tensors that take over what lies below autograd.
 
-Inside of a TorchDispatchMode each call of a kernel, those of backward included, is handed to its `__torch_dispatch__` as a call of ATen's operator. Views
-compute nothing and are not seen; what is one kernel here is one call, under ATen's name where it has one (`_dispatched`).
+Inside of a TorchDispatchMode each call of a kernel, those of backward included, is handed to its `__torch_dispatch__` as a call of ATen's operator, and so
+are views and constructors. What is one kernel here is one call, under ATen's name where it has one (`_dispatched`).
 
-A class of tensors with a `__torch_dispatch__` gets the calls that have a tensor of it among the arguments, views and constructors (`ones_like`) as well:
-Note [Hollow tensors], csrc/bindings/hollow.h. Modes are asked before classes.
+A class of tensors with a `__torch_dispatch__` gets the calls that have a tensor of it among the arguments: Note [Hollow tensors],
+csrc/bindings/hollow.h. Modes are asked before classes.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _take(taken: Any, of_modes: bool) -> Sequence[Any]:
 
     before = _here.__dict__.get("call")
     with no_grad():
-        call = _here.call = as_aten(taken, not of_modes)
+        call = _here.call = as_aten(taken)
         try:
             if call.func is None:  # nothing of ATen's, but several of its operators
                 return call.outputs(call.run((), {}))

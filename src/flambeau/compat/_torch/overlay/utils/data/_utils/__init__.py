@@ -2,6 +2,8 @@
 
 import atexit
 
+from flambeau.compat._torch.overlay._utils import ExceptionWrapper as ExceptionWrapper
+
 HAS_NUMPY = True
 MP_STATUS_CHECK_INTERVAL = 5.0  # seconds between two looks at whether the other side lives
 python_exit_status = False  # whether the interpreter ends
