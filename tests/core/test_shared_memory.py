@@ -35,6 +35,21 @@ def answer(inbox, outbox):
         inbox.task_done()
 
 
+def fill_all(inbox, value):
+    for x in iter(inbox.get, None):
+        with fl.no_grad():
+            x.fill_(value)
+
+
+def tripled(x):
+    x.mul_(3)
+    return x.detach() + 1
+
+
+def put_and_end(outbox, n):
+    outbox.put(fl.ones(n))
+
+
 def descend(model, target, steps):
     fl.set_num_threads(1)
     optimizer = fl.optim.SGD(model.parameters(), lr=0.05)
@@ -199,10 +214,11 @@ def test_what_a_child_writes_is_seen(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_is_not_shared_is_a_childs_own(method):
+def test_what_is_sent_is_shared_and_what_a_fork_has_is_not(method):
     x = fl.zeros(3)
     run_child(method, write, x, 3.0)
-    assert x.tolist() == [0, 0, 0]
+    assert x.tolist() == ([0, 0, 0] if method == "fork" else [3, 3, 3])
+    assert x.is_shared() == (method != "fork")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -212,17 +228,81 @@ def test_through_queues_and_back(method):
     child = context.Process(target=answer, args=(inbox, outbox), daemon=True)
     child.start()
     shared, own = fl.arange(6.0).view(2, 3).t().share_memory_(), fl.ones(2)
-    for x, is_shared in ((shared, True), (nn.Parameter(fl.ones(3)).share_memory_(), True), (own, False)):
+    for x in (shared, nn.Parameter(fl.ones(3)).share_memory_(), own):
         requires = x.requires_grad
         inbox.put(x.detach() if requires else x)
-        assert outbox.get(timeout=60) == (is_shared, False, tuple(x.shape), x.stride())
-        back = outbox.get(timeout=60)
-        assert (back.data_ptr() == x.data_ptr()) == is_shared, "what comes back is the same memory at the same place"
+        assert outbox.get(timeout=60) == (True, False, tuple(x.shape), x.stride())
+        assert outbox.get(timeout=60).data_ptr() == x.data_ptr(), "what comes back is the same memory at the same place"
         inbox.join()
-    assert shared.tolist() == [[0, 6], [2, 8], [4, 10]] and own.tolist() == [1, 1]
+    assert shared.tolist() == [[0, 6], [2, 8], [4, 10]] and own.tolist() == [2, 2] and own.is_shared()
     inbox.put(None)
     child.join(60)
     assert child.exitcode == 0
+
+
+@pytest.mark.parametrize("kind", ["Queue", "JoinableQueue", "SimpleQueue"])
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_put_is_moved_and_what_its_receiver_writes_is_seen(method, kind):
+    context = mp.get_context(method)
+    inbox = getattr(context, kind)()
+    child = context.Process(target=fill_all, args=(inbox, 7), daemon=True)
+    child.start()
+    base, array, leaf, lent, parameter = fl.zeros(4), np.zeros(2), fl.zeros(2, requires_grad=True), fl.zeros(2), nn.Parameter(fl.zeros(2))
+    looks = lent.numpy()
+    for x in (base[1:3], fl.zeros(0), leaf, lent, parameter):
+        inbox.put(x)
+    inbox.put([ours := fl.from_numpy(array)][0])
+    assert base.is_shared() and leaf.is_shared() and parameter.is_shared() and ours.is_shared() and not lent.is_shared()
+    inbox.put(None)
+    child.join(60)
+    assert child.exitcode == 0
+    assert base.tolist() == [0, 7, 7, 0] and leaf.tolist() == [7, 7] == parameter.tolist() == ours.tolist()
+    assert looks.tolist() == lent.tolist() == [0, 0] == array.tolist(), "NumPy's memory stays where it is"
+
+
+def test_what_is_put_is_moved_by_who_puts_it():
+    inbox = mp.get_context("fork").Queue()
+    sparse = fl.sparse_coo_tensor([[0]], [1.0], (2,))
+    inbox.put({"a": [x := fl.zeros(2)], "b": (y := fl.zeros(3),), "model": (model := nn.Linear(2, 2)), "sparse": sparse})
+    assert x.is_shared() and y.is_shared() and model.weight.is_shared(), "not later, beside ops on the same memory"
+    assert sparse._values().is_shared()
+    with pytest.raises(fl.AutogradError, match=r"a tensor \[2\] with a history can not be sent"):
+        inbox.put(fl.ones(2, requires_grad=True) * 3)
+    got = inbox.get(timeout=60)
+    assert got["a"][0].data_ptr() == x.data_ptr() and inbox.empty()
+
+
+def test_pipes_share():
+    here, there = mp.Pipe()
+    here.send([x := fl.zeros(4).view(2, 2), x[1]])
+    whole, row = there.recv()
+    whole.fill_(4)
+    row.fill_(5)
+    assert x.tolist() == [[4, 4], [5, 5]] and x.is_shared()
+
+
+@pytest.mark.parametrize("call", ["map", "apply", "starmap", "map_async"])
+def test_pools_share_arguments_and_results(call):
+    xs = [fl.ones(2), fl.ones(3)]
+    with mp.get_context("fork").Pool(1) as pool:
+        if call == "apply":
+            results = [pool.apply(tripled, (x,)) for x in xs]
+        elif call == "starmap":
+            results = pool.starmap(tripled, [(x,) for x in xs])
+        else:
+            results = pool.map(tripled, iter(xs)) if call == "map" else pool.map_async(tripled, xs).get(60)
+    assert [x.tolist() for x in xs] == [[3, 3], [3, 3, 3]] and [x.tolist() for x in results] == [[4, 4], [4, 4, 4]]
+    assert all(x.is_shared() for x in (*xs, *results))
+
+
+def test_what_came_of_a_process_that_has_ended():
+    context = mp.get_context("fork")
+    outbox = context.Queue()
+    run_child("fork", put_and_end, outbox, 3)
+    assert outbox.get(timeout=60).tolist() == [1, 1, 1], "its bytes came, too"
+    run_child("fork", put_and_end, outbox, 1 << 16)
+    with pytest.raises(RuntimeError, match=r"a tensor \[65536\] came in shared memory, and the process that sent it has ended"):
+        outbox.get(timeout=60)
 
 
 @pytest.mark.parametrize("method", METHODS)

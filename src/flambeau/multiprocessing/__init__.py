@@ -1,7 +1,7 @@
-"""Python's `multiprocessing`, through which tensors in shared memory travel without a copy; and `spawn`.
+"""Python's `multiprocessing`, through which tensors travel in shared memory, without a copy; and `spawn`.
 
 `x.share_memory_()` and `module.share_memory()` move tensors into memory that other processes see: what one writes, the others read.
-Other tensors travel by value.
+A tensor that is sent, by a queue, a pipe, a pool or as an argument of a process that is not forked, is moved there first.
 
 Example (processes that train one model, as in Hogwild):
     >>> import flambeau as fl
@@ -17,6 +17,7 @@ import multiprocessing as _multiprocessing
 from multiprocessing import *  # noqa: F403
 
 from flambeau.multiprocessing import _sharing
+from flambeau.multiprocessing._contexts import JoinableQueue, Pool, Queue, get_context  # type: ignore[assignment]
 from flambeau.multiprocessing._spawn import (
     ProcessContext,
     ProcessException,

@@ -4,14 +4,22 @@ Note [Shared memory]
 `share_memory_` moves a storage, with all its views, into a memory file without a name (memfd). A child that is forked has it
 anyway; to others goes the file's descriptor, by Python's own `multiprocessing`, instead of the bytes. So nothing is left in the file
 system, and the memory goes with the last process that holds it. What others write is not noticed by autograd's checks, as
-with NumPy's memory. Tensors that were not moved travel by value: who receives one needs no longer that the sender lives.
+with NumPy's memory.
+
+A tensor that is sent is moved first, by the thread that sends it. Threads of `multiprocessing`, which feed queues and pools, do not:
+ops run beside them without the GIL, in the memory that would move. Our queues and pools therefore have all tensors moved before they
+take a value (`share_within`). What can not be moved, since NumPy looks at it, travels by value. A small tensor has its bytes beside
+the descriptor, for who receives it when the sender has ended.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import pickle
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable
 from multiprocessing.reduction import DupFd, ForkingPickler
@@ -21,6 +29,8 @@ from flambeau import _C
 from flambeau._C import SharedMemory, Tensor
 from flambeau._from_data import frombuffer
 from flambeau._memory_format import strided
+
+_BESIDE_BYTES = 1 << 16  # up to here the bytes go with the descriptor
 
 # By the file, so that what comes back, or comes twice, is the same memory at the same place.
 _known: weakref.WeakValueDictionary[tuple[int, int], SharedMemory] = weakref.WeakValueDictionary()
@@ -101,14 +111,54 @@ def _row_major(shape: Any) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def _refuse_history(x: Tensor) -> None:
+    if x.requires_grad and not x.is_leaf:  # the other process would take gradients that never come here
+        raise _C.AutogradError(f"a tensor {list(x.shape)} with a history can not be sent to another process; send .detach() of it")
+
+
+def _move(x: Tensor) -> None:
+    """Moves x's storage into shared memory, where that may be."""
+    if x.layout is strided and not x.is_meta and x._storage_bytes() and segment_of(x) is None:
+        with contextlib.suppress(_C.ArgumentError):  # a NumPy array looks at it
+            share(x)
+
+
+class _Mover(pickle.Pickler):
+    """Moves all tensors that are in a value; what it writes is for nobody."""
+
+    def persistent_id(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            _refuse_history(value)
+            _move(value)
+            if value.layout is strided:
+                return True
+        # Connections and their kind are sent once: each time makes a descriptor that waits to be fetched.
+        return type(value) in ForkingPickler._extra_reducers or None  # type: ignore[attr-defined]
+
+
+class _Nowhere:
+    def write(self, data: Any) -> int:
+        return len(data)
+
+
+def share_within(value: Any) -> None:
+    """Moves the tensors that are in a value into shared memory, as Note [Shared memory] says.
+
+    Raises:
+        AutogradError: one has a history.
+        OSError: no memory or no descriptor is left.
+        Exception: the value can not be pickled.
+    """
+    _Mover(_Nowhere(), pickle.HIGHEST_PROTOCOL, buffer_callback=lambda buffer: None).dump(value)
+
+
 def _duplicate(segment: SharedMemory) -> Any:
     return DupFd(segment.fd)
 
 
 def reduce_tensor(x: Tensor, handle: Callable[[SharedMemory], Any] = _duplicate) -> Any:
     """How x is pickled for another process. `handle(segment)` makes what stands for a descriptor there, by its `detach()`."""
-    if x.requires_grad and not x.is_leaf:  # the other process would take gradients that never come here
-        raise _C.AutogradError(f"a tensor {list(x.shape)} with a history can not be sent to another process; send .detach() of it")
+    _refuse_history(x)
     segment = segment_of(x)
     if segment is None:
         return x.__reduce_ex__(2)
@@ -133,4 +183,30 @@ def _rebuild(
     return x.requires_grad_() if requires_grad else x
 
 
-ForkingPickler.register(Tensor, reduce_tensor)
+def _reduce_moved(x: Tensor) -> Any:
+    """How `multiprocessing` pickles x."""
+    _refuse_history(x)
+    if not threading.current_thread().daemon:
+        _move(x)
+    rebuild, args, *_ = reduce_tensor(x)
+    if rebuild is not _rebuild:
+        return rebuild, args
+    small = x.numel() * x.element_size() <= _BESIDE_BYTES
+    return _received, (args, x.__reduce_ex__(2)[:2] if small else None)
+
+
+def _received(shared: tuple[Any, ...], value: tuple[Any, tuple[Any, ...]] | None) -> Tensor:
+    try:
+        return _rebuild(*shared)
+    except (EOFError, ConnectionError, FileNotFoundError) as error:
+        if value is None:
+            raise RuntimeError(
+                f"a tensor {list(shared[3])} came in shared memory, and the process that sent it has ended; it has to live until what it "
+                "sends is received, or to send arrays (.numpy()), which travel by value"
+            ) from error
+        rebuild, args = value
+        made: Tensor = rebuild(*args)
+        return made
+
+
+ForkingPickler.register(Tensor, _reduce_moved)
