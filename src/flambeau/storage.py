@@ -15,6 +15,7 @@ tensor([[1, 3],
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
@@ -252,6 +253,11 @@ class UntypedStorage:
         self._bytes.share_memory_()
         return self
 
+    @classmethod
+    def _new_shared(cls, size: int, *, device: Any = "cpu") -> UntypedStorage:
+        """One of n bytes in memory that other processes see."""
+        return cls(size, device=device).share_memory_()
+
     def untyped(self) -> UntypedStorage:
         """Itself."""
         return self
@@ -393,6 +399,14 @@ class TypedStorage:
         self._untyped_storage.share_memory_()
         return self
 
+    def _new_shared(self, size: int, *, device: Any = "cpu") -> TypedStorage:
+        """One of n elements of this one's type in memory that other processes see."""
+        return TypedStorage(wrap_storage=UntypedStorage._new_shared(size * self.dtype.itemsize, device=device), dtype=self.dtype)
+
+    def resize_(self, size: int) -> None:
+        """Makes room for n elements; see `UntypedStorage.resize_`."""
+        self._untyped_storage.resize_(size * self.dtype.itemsize)
+
     def clone(self) -> TypedStorage:
         """A copy."""
         return TypedStorage(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
@@ -485,6 +499,9 @@ class _StorageKind(type):
 
     _from_buffer = from_buffer  # the name that packages know
 
+    def _new_shared(cls, size: int, *, device: Any = "cpu") -> TypedStorage:
+        return TypedStorage(0, dtype=cls.dtype)._new_shared(size, device=device)
+
     def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
         """The first `size` elements of a file, mapped into memory; see `UntypedStorage.from_file`."""
         mapped = UntypedStorage.from_file(filename, shared, size * cls.dtype.itemsize)
@@ -567,6 +584,9 @@ def storage(self: Tensor) -> TypedStorage:
     return TypedStorage(wrap_storage=untyped_storage(self), dtype=self.dtype)
 
 
+_typed_storage = storage  # the name that packages know
+
+
 def storage_type(self: Tensor) -> Any:
     """The class of this tensor's storage, `FloatStorage` for float32."""
     return globals()[storage(self).pickle_storage_type()]
@@ -583,9 +603,11 @@ def _sizes(name: str, value: Any) -> tuple[int, ...]:
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Makes this tensor a view of a storage, or of another tensor's memory, in place. It has no derivative: a backward through it raises.
 
+    A storage grows where the view reaches beyond it; what is new has no values.
+
     Raises:
         TypeError: `source` is neither.
-        RuntimeError: this tensor is a leaf that requires grad (outside of `no_grad`), or the view would reach beyond the storage.
+        RuntimeError: this tensor is a leaf that requires grad (outside of `no_grad`), or the storage would have to grow and is not ours.
     """
     if self.requires_grad and self.is_leaf and _C.is_grad_enabled():
         raise _C.AutogradError("set_: a leaf tensor that requires grad can not be written in place; use no_grad(), or x.data.set_(...)")
@@ -604,20 +626,28 @@ def _set(self: Tensor, source: Any, storage_offset: int, size: Any, stride: Any)
     if isinstance(source, Tensor):
         if source.dtype is not self.dtype:
             raise _C.DTypeError(f"set_: source is {source.dtype}; expected {self.dtype}, as this tensor is")
-        flat = source.detach()
         if size is None:
-            self.data = flat
+            self.data = source.detach()
             return
-    elif isinstance(source, (UntypedStorage, TypedStorage)):
-        flat = source.untyped()._bytes
-        flat = flat if self.dtype is _C.uint8 else flat[: len(flat) // self.dtype.itemsize * self.dtype.itemsize].view(self.dtype)
-    else:
+    elif not isinstance(source, (UntypedStorage, TypedStorage)):
         raise TypeError(f"set_: source is a {type(source).__name__}; expected a storage or a tensor")
-    shape = (flat.numel(),) if size is None else _sizes("size", size)
+    memory = untyped_storage(source) if isinstance(source, Tensor) else source.untyped()
+    itemsize = self.dtype.itemsize
+    shape = (memory.nbytes() // itemsize,) if size is None else _sizes("size", size)
     if stride is None:
         steps, step = [], 1
         for n in reversed(shape):
             steps.append(step)
             step *= max(n, 1)
         stride = tuple(reversed(steps))
-    self.data = flat.as_strided(shape, _sizes("stride", stride), storage_offset)
+    strides = _sizes("stride", stride)
+    if len(strides) == len(shape) and min((storage_offset, *shape, *strides)) >= 0 and math.prod(shape):
+        end = storage_offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + 1
+        if end * itemsize > memory.nbytes():
+            memory.resize_(end * itemsize)
+    if isinstance(source, Tensor):
+        flat = source.detach()
+    else:
+        flat = memory._bytes
+        flat = flat if self.dtype is _C.uint8 else flat[: len(flat) // itemsize * itemsize].view(self.dtype)
+    self.data = flat.as_strided(shape, strides, storage_offset)

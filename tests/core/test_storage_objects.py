@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 
 import flambeau as fl
@@ -68,10 +69,38 @@ def test_bad_arguments():
     with pytest.raises(fl.DTypeError, match="source is flambeau.int64"):
         x.set_(fl.arange(3))
     with pytest.raises((ValueError, RuntimeError)):
-        x.set_(x.untyped_storage(), 0, (3,), (1,))
+        x.set_(x.untyped_storage(), -1, (1,), (1,))
     with pytest.raises(RuntimeError, match="step 2"):
         x.untyped_storage()[::2]
     assert x.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("source", [lambda x: x, lambda x: x.untyped_storage(), lambda x: x._typed_storage()], ids=["tensor", "bytes", "typed"])
+def test_a_storage_grows_where_a_view_reaches_beyond_it(source):
+    x = fl.ones(4)
+    y = fl.empty(0).set_(source(x), 2, (5, 2), (2, 1))
+    assert y.shape == (5, 2) and y[0].tolist() == [1, 1] and x.tolist() == [1, 1, 1, 1] and x.untyped_storage().nbytes() == 12 * 4
+    y.fill_(3)
+    assert x.tolist() == [1, 1, 3, 3]
+    z = fl.from_numpy(np.ones(4, np.float32))
+    with pytest.raises(RuntimeError, match="the memory belongs to somebody else"):
+        fl.empty(0).set_(source(z), 0, (5,), (1,))
+    assert z.tolist() == [1, 1, 1, 1]
+
+
+def test_shared_storages_into_which_batches_are_put():
+    e = fl.ones(3, dtype=fl.float64)
+    out = e.new(e._typed_storage()._new_shared(6)).resize_(2, 3)
+    assert out.is_shared() and out.dtype is fl.float64 and fl.stack([e, e], out=out) is out and out.tolist() == [[1] * 3] * 2
+    assert len(fl.UntypedStorage._new_shared(5)) == 5 and fl.UntypedStorage._new_shared(5).is_shared()
+    typed = fl.IntStorage._new_shared(5, device="cpu")
+    assert typed.is_shared() and typed.dtype is fl.int32 and len(typed) == 5
+    typed = fl.FloatStorage([1.0])
+    assert e.float().new(typed).data_ptr() == typed.data_ptr() and e.float().new(typed.untyped()).tolist() == [1]
+    with pytest.raises(fl.DTypeError, match="new: got a storage of flambeau.float32; expected flambeau.float64"):
+        e.new(typed)
+    typed.resize_(3)
+    assert len(typed) == 3 and typed[0] == 1
 
 
 @pytest.mark.parametrize("function", [fl.as_tensor, fl.asarray], ids=["as_tensor", "asarray"])
@@ -172,3 +201,22 @@ def test_a_storage_grows_in_place():
     assert x.tolist() == [0, 1, 2, 3]
     with pytest.raises(ValueError, match="expected at least as many"):
         storage.resize_(0)
+
+
+def test_states_of_old_pickles():
+    x = fl.arange(6.0)
+    y = fl.empty(0)
+    y.__setstate__((x.storage(), 1, (2, 2), (2, 1)))
+    assert y.tolist() == [[1, 2], [3, 4]] and y.data_ptr() == x[1:].data_ptr()
+    y.__setstate__((True, None, {0: lambda g: g * 2}))
+    y.sum().backward()
+    assert y.grad.tolist() == [[2, 2], [2, 2]]
+    z = fl.empty(0)
+    z.__setstate__((x, None, None, False, None))
+    assert z.data_ptr() == x.data_ptr() and not z.requires_grad
+    with pytest.raises(ValueError, match="a state of 2 parts; expected 3, 4 or 5"):
+        z.__setstate__((1, 2))
+    with pytest.raises(RuntimeError, match="the tensor has a history"):
+        (y * 2).__setstate__((True, None, {}))
+    z.name_of_mine = 3
+    assert pickle.loads(pickle.dumps(z)).name_of_mine == copy.copy(z).name_of_mine == 3

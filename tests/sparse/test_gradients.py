@@ -641,3 +641,35 @@ def test_an_embedding_s_gradient_stays_small():
     for _ in range(100):
         layer(index).sum().backward()
     assert layer.weight.grad._nnz() <= 6 and layer.weight.grad.to_dense().tolist() == [[100, 100]] * 3
+
+
+@pytest.mark.parametrize(
+    ("f", "want"),
+    [
+        (lambda x: x.to_dense() * fl.tensor([3.0, 4.0]), [3, 0]), (lambda x: fl.sparse.sum(x), [1, 0]),
+        (lambda x: (x * x).to_dense(), [6, 0]), (lambda x: (x * 2).to_dense(), [2, 0]), (lambda x: x.coalesce().values() * 3, [3, 0]),
+        (lambda x: (x + x).to_dense(), [2, 0]), (lambda x: x.clone().to(fl.float64).to_dense(), [1, 0]),
+        (lambda x: fl.sparse.mm(x.unsqueeze(0), fl.tensor([[5.0], [7.0]])), [5, 0]),
+    ],
+)  # fmt: skip
+def test_a_place_that_is_there_twice_has_its_gradient_once(f, want):
+    x = fl.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (2,)).requires_grad_()
+    f(x).sum().backward()
+    assert x.grad.to_dense().tolist() == want
+    (g,) = fl.autograd.grad(f(x).sum(), x)
+    assert g.to_dense().tolist() == want
+    again = copy.deepcopy(x)
+    f(again).sum().backward()
+    assert again.grad.to_dense().tolist() == [2 * g for g in want] and x.grad.to_dense().tolist() == want
+
+
+def test_gradients_once_belong_to_the_tensor_and_not_to_its_values():
+    v = fl.tensor([1.0, 2.0], requires_grad=True)
+    x = fl.sparse_coo_tensor([[0, 0]], v, (2,))
+    y = x * 3
+    (g,) = fl.autograd.grad(y.to_dense().sum(), y, retain_graph=True)
+    assert g.to_dense().tolist() == [1, 0]
+    y.to_dense().sum().backward()
+    assert v.grad.tolist() == [3, 3]
+    leaf = fl.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (2,), requires_grad=True)
+    assert leaf.is_leaf and leaf._values().tolist() == [1, 2] and not leaf._values().requires_grad

@@ -36,6 +36,10 @@ LAYOUTS = {
         (lambda x: x.add_(other()), [[1, 0, 3], [4, 0, 7]]),
         (lambda x: x.add_(other(), alpha=10), [[10, 0, 3], [4, 0, 25]]),
         (lambda x: x.sub_(other()), [[-1, 0, 3], [4, 0, 3]]),
+        (lambda x: x.div_(2, rounding_mode="trunc"), [[0, 0, 1], [2, 0, 2]]),
+        (lambda x: x.floor_divide_(-2), [[0, 0, -2], [-2, 0, -3]]),
+        (lambda x: x.mul_(fl.tensor([1.0, 2.0, 3.0])), [[0, 0, 9], [4, 0, 15]]),
+        (lambda x: x.mul_(x), [[0, 0, 9], [16, 0, 25]]),
         (lambda x: x.zero_(), [[0, 0, 0], [0, 0, 0]]),
         (lambda x: x.copy_(other()), [[1, 0, 0], [0, 0, 2]]),
     ],
@@ -69,6 +73,7 @@ def test_dense_tensors_take_sparse_ones():
     d += other()
     assert d.tolist() == [[2, 1, 7], [9, 1, 13]]
     assert d.copy_(coo()).tolist() == [[0, 0, 3], [4, 0, 5]]
+    assert d.add_(1).mul_(coo()).tolist() == [[0, 0, 12], [20, 0, 30]]
 
 
 def test_gradients_go_through_writes():
@@ -76,8 +81,8 @@ def test_gradients_go_through_writes():
     y = x * 2
     y.mul_(3)
     y.add_(x)
-    (g,) = grad(y.to_dense().sum(), x._values())
-    assert g.tolist() == [7.0, 7.0, 7.0]
+    (g,) = grad(y.to_dense().sum(), x)
+    assert g._values().tolist() == [7.0, 7.0, 7.0]
     with pytest.raises(fl.AutogradError, match="mul_: a leaf Variable that requires grad is being used in an in-place operation"):
         x.mul_(2)
     with fl.no_grad():
@@ -90,13 +95,14 @@ def test_gradients_go_through_writes():
     [
         (lambda x: x.add_(1), TypeError, "add_: a int is added to a sparse tensor in place"),
         (lambda x: x.add_(fl.ones(2, 3)), TypeError, "add_: a dense tensor is added"),
-        (lambda x: x.mul_(fl.ones(2, 3)), TypeError, "mul_: got a Tensor; expected a number"),
-        (lambda x: x.mul_(x), TypeError, "mul_: got a SparseCOO; expected a number"),
+        (lambda x: x.mul_(fl.ones(3)[None, None]), fl.ShapeError, "mul: the sparse tensor has shape"),
+        (lambda x: x.div_(fl.ones(2, 3)), TypeError, "div_: got a Tensor; expected a number"),
+        (lambda x: x.mul_("2"), TypeError, "mul_: got a str; expected a number"),
         (lambda x: x.add_(fl.sparse_coo_tensor([[0], [0]], [1.0], (2, 2))), fl.ShapeError, "expected one shape"),
         (lambda x: x.add_(other().double()), fl.DTypeError, "result type flambeau.float64 can't be cast to the desired output type flambeau.float32"),
         (lambda x: x.copy_(fl.ones(2, 3)), fl.ShapeError, "expected a sparse src like it"),
         (lambda x: fl.ones(2, 2).add_(x), fl.ShapeError, "expected one shape"),
-        (lambda x: x.div_(2, rounding_mode="floor"), ValueError, "rounding_mode"),
+        (lambda x: x.div_(2, rounding_mode="up"), ValueError, "rounding_mode"),
     ],
 )
 def test_refusals_write_nothing(call, error, message):

@@ -403,7 +403,8 @@ ERRORS = [
     (lambda: X + 1, TypeError, "a number added to a sparse tensor"),
     (lambda: X > 0, TypeError, "gt: is not there for sparse tensors"),
     (lambda: X.view(6), TypeError, "view: is not there"),
-    (lambda: X.item(), TypeError, "is not there for sparse tensors"),
+    (lambda: X.item(), ValueError, r"item: a Tensor with 6 elements cannot be converted to Scalar; it is sparse, and has shape \[2, 3\]"),
+    (lambda: fl.eye(2).to_sparse_csr().stride(), RuntimeError, "stride: a flambeau.sparse_csr tensor has none"),
     (lambda: X.__setitem__(0, 1.0), TypeError, "__setitem__: is not there"),
     (lambda: 1 / X, TypeError, "sparse tensor"),
     (lambda: fl.ones(2, 3) / X, TypeError, "divisor is a sparse tensor"),
@@ -447,9 +448,9 @@ ERRORS = [
     (lambda: np.asarray(X), TypeError, "__array__: is not there for sparse tensors"),
     (lambda: X.numpy(), TypeError, "numpy: is not there for sparse tensors"),
     (lambda: X.tolist(), TypeError, "tolist: is not there for sparse tensors"),
-    (lambda: bool(X), TypeError, "__bool__: is not there for sparse tensors"),
+    (lambda: bool(X), ValueError, "bool: a Tensor with 6 elements cannot be converted"),
     (lambda: X.exp_(), TypeError, "exp_: is not there for sparse tensors"),
-    (lambda: fl.ones(2, 3).mul_(X), TypeError, "mul_: a sparse tensor is written to a dense one"),
+    (lambda: fl.ones(2, 3).div_(X), TypeError, "div_: a sparse tensor is written to a dense one"),
     (lambda: fl.nn.Parameter(X), TypeError, r"Parameter: data is a sparse tensor \(flambeau.sparse_coo\); expected a dense one"),
     (lambda: fl.nn.functional.linear(fl.ones(1, 3), fl.ones(4, 3), X), TypeError, "bias is a sparse tensor"),
 ]  # fmt: skip
@@ -665,3 +666,29 @@ def test_segments_of_rows(how, initial):
         fl.segment_reduce(data, how, lengths=lengths, axis=0)
     with pytest.raises(ValueError, match=r"add up to \[4, 5\]; expected 4"):
         fl.segment_reduce(data, how, lengths=lengths + fl.tensor([[0], [1]]) * fl.tensor([0, 0, 1]), axis=1)
+
+
+@pytest.mark.parametrize(
+    ("f", "want"),
+    [
+        (lambda x: x // 2, [0, 1, -2]), (lambda x: fl.floor_divide(x, fl.tensor(2.0)), [0, 1, -2]), (lambda x: x // -2, [0, -2, 1]),
+        (lambda x: fl.div(x, 2, rounding_mode="trunc"), [0, 1, -1]), (lambda x: x.div(2, rounding_mode="floor"), [0, 1, -2]),
+    ],
+)  # fmt: skip
+def test_quotients_are_rounded(f, want):
+    assert f(fl.sparse_coo_tensor([[1, 2]], [3.0, -3.0], (3,))).to_dense().tolist() == want
+    sums = f(fl.sparse_coo_tensor([[1, 1, 2]], [1.0, 2.0, -3.0], (3,)))  # what is rounded is the sum
+    assert sums.to_dense().tolist() == want and sums.layout is fl.sparse_coo
+
+
+def test_one_element_is_a_number_and_how_a_tensor_lies():
+    x = fl.sparse_coo_tensor([[0, 0]], [5.0, 1.0], (1,))
+    assert (x.item(), float(x), int(x), bool(x), x.is_nonzero()) == (6.0, 6.0, 6, True, True)
+    assert fl.sparse_coo_tensor(size=(1, 1)).item() == 0 and not fl.sparse_coo_tensor(size=(1,))
+    assert (X.is_contiguous(), X.stride(), X.stride(-1), X.storage_offset()) == (False, (0, 0), 0, 0)
+
+
+@pytest.mark.parametrize("layout", [fl.strided, fl.sparse_coo, fl.sparse_csr, fl.sparse_csc])
+def test_zeros_like_in_another_layout(layout):
+    zeros = fl.zeros_like(X, layout=layout, dtype=fl.float64)
+    assert zeros.layout is layout and zeros.dtype is fl.float64 and zeros.to_dense().tolist() == [[0] * 3] * 2

@@ -141,7 +141,7 @@ def grad(
     roots, grads = _by_values(roots, grads)
     if any(map(is_sparse, wanted)):
         found = run_backward(roots, grads, retain, create_graph, [x._val if is_sparse(x) else x for x in wanted], False, unused)
-        found = tuple(x._with(g) if g is not None and is_sparse(x) else g for x, g in zip(wanted, found, strict=True))
+        found = tuple(x._with(x.once(g)) if g is not None and is_sparse(x) else g for x, g in zip(wanted, found, strict=True))
     else:
         found = run_backward(roots, grads, retain, create_graph, wanted, False, unused)
     if materialize_grads:

@@ -91,7 +91,9 @@ def sparse_coo_tensor(
         values = ops.empty((0,), dtype=_C.get_default_dtype() if dtype is None else dtype)
     elif indices is None:
         raise TypeError(f"{op}: got values without indices; expected indices and values, or a size alone")
-    at, held = _index_part(op, "indices", indices, 2), _value_part(values, dtype, device, requires_grad)
+    at, held = _index_part(op, "indices", indices, 2), _value_part(values, dtype, device, False)
+    if requires_grad:
+        held = held.detach().clone()
     if held.ndim == 0:  # a number, for one place
         held = held.unsqueeze(0)
     if held.shape[0] != at.shape[1]:
@@ -112,7 +114,8 @@ def sparse_coo_tensor(
                 raise IndexError(f"{op}: indices[{d}] go from {a} to {b}; expected 0 to {size[d] - 1}, for size {list(size)}")
     if is_coalesced:
         check_places(op, at, size, check_invariants)
-    return SparseCOO.make(at, held, size, bool(is_coalesced))
+    made = SparseCOO.make(at, held, size, bool(is_coalesced))
+    return made.requires_grad_() if requires_grad else made
 
 
 def _made_of(

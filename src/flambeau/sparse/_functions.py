@@ -275,12 +275,18 @@ def _intersection(a: SparseCOO, b: SparseCOO) -> SparseCOO:
 def _div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     if not isinstance(a, SparseTensor) or isinstance(b, SparseTensor):
         raise TypeError("div: the divisor is a sparse tensor, whose other elements are 0; expected a number or a dense tensor")
-    if rounding_mode is not None:
-        raise ValueError(f"div: rounding_mode = {rounding_mode!r}; expected None for sparse tensors")
-    if _number(b):
+    if rounding_mode is None and _number(b):
         return a._with(a._val / b)
+    if _number(b):
+        whole = a.coalesce()
+        return whole._with(ops.div(whole._val, b, rounding_mode=rounding_mode))
     x = coalesced("div", a)
-    return in_layout_of(x._with(x._val / _at_places("div", x, b)), a)
+    return in_layout_of(x._with(ops.div(x._val, _at_places("div", x, b), rounding_mode=rounding_mode)), a)
+
+
+@answers("floor_divide", "__floordiv__")
+def _floor_divide(a: Any, b: Any) -> Any:
+    return _div(a, b, rounding_mode="floor")
 
 
 @answers("pow", "__pow__")

@@ -13,7 +13,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau.sparse._answers import answers
 from flambeau.sparse._compressed import SparseCompressed, to_compressed
-from flambeau.sparse._functions import _add
+from flambeau.sparse._functions import _add, _div, _mul
 from flambeau.sparse._tensor import SparseCOO, SparseTensor
 
 
@@ -48,18 +48,29 @@ def _becomes(op: str, x: SparseTensor, made: SparseTensor) -> SparseTensor:
 
 
 @answers("mul_", "multiply_", "__imul__")
-def _mul_(x: Any, other: Any) -> SparseTensor:
-    """Times a number."""
-    _target("mul_", x)._val.mul_(_number("mul_", other))
-    return x  # type: ignore[no-any-return]
+def _mul_(x: Any, other: Any) -> Any:
+    if isinstance(other, SparseTensor) and isinstance(x, Tensor) and not isinstance(x, SparseTensor):
+        return ops.mul_(x, other.to_dense())
+    _target("mul_", x)
+    if isinstance(other, Tensor) and (isinstance(other, SparseTensor) or other.ndim):
+        return _becomes("mul_", x, _mul(x, other))
+    x._val.mul_(_number("mul_", other))
+    return x
 
 
 @answers("div_", "divide_", "true_divide_", "__itruediv__")
 def _div_(x: Any, other: Any, *, rounding_mode: str | None = None) -> SparseTensor:
+    _target("div_", x)
+    _number("div_", other)
     if rounding_mode is not None:
-        raise ValueError(f"div_: rounding_mode = {rounding_mode!r}; expected None for sparse tensors")
-    _target("div_", x)._val.div_(_number("div_", other))
+        return _becomes("div_", x, _div(x, other, rounding_mode=rounding_mode))
+    x._val.div_(other)
     return x  # type: ignore[no-any-return]
+
+
+@answers("floor_divide_", "__ifloordiv__")
+def _floor_divide_(x: Any, other: Any) -> SparseTensor:
+    return _div_(x, other, rounding_mode="floor")  # type: ignore[no-any-return]
 
 
 @answers("neg_", "negative_")

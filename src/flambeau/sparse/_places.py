@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._memory_format import strided
 from flambeau._no_tensor import wants_tensors
 from flambeau.sparse._answers import answers, coalesced, in_layout_of, pairs, rows_of, wrapped
 from flambeau.sparse._compressed import SparseCompressed
@@ -248,9 +249,12 @@ def _without_places(x: SparseTensor, size: Sequence[int], places: int, dtype: An
 
 @answers("zeros_like", "empty_like")
 def _zeros_like(
-    x: SparseTensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
-) -> SparseTensor:
-    return _without_places(x, x.shape, x.to_coo().sparse_dim(), dtype, requires_grad)
+    x: SparseTensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
+) -> Tensor:
+    if layout is strided:
+        return ops.zeros(x.shape, dtype=x.dtype if dtype is None else dtype, requires_grad=requires_grad)
+    made = _without_places(x, x.shape, x.to_coo().sparse_dim(), dtype, False)
+    return made.to_sparse(layout=layout or x.layout).requires_grad_(requires_grad)  # type: ignore[no-any-return]
 
 
 @answers("new_zeros", "new_empty")
@@ -261,3 +265,45 @@ def _new_zeros(
     if size is None:
         size = given if len(given) != 1 or isinstance(given[0], int) else given[0]
     return _without_places(x, tuple(size), len(size), dtype, requires_grad)
+
+
+
+# ---------------------------------------------------------------------------------------- one number; how it lies
+
+
+def _as_number(name: str) -> None:
+    @answers(name)
+    def number(x: SparseTensor) -> Any:
+        if x.numel() != 1:
+            given = f"a Tensor with {x.numel()} elements cannot be converted to Scalar"
+            raise _C.ArgumentError(f"{name.strip('_')}: {given}; it is sparse, and has shape {list(size_of(x))}")
+        return getattr(x.to_dense().reshape(()), name)()
+
+
+for _name in ("item", "__float__", "__int__", "__bool__"):
+    _as_number(_name)
+
+
+def _lies(name: str, x: Any) -> tuple[int, ...]:
+    """The strides that a sparse tensor has by coordinates: PyTorch's are 0."""
+    if not isinstance(x, SparseCOO):
+        raise _C.ArgumentError(f"{name}: a {x.layout} tensor has none: its values lie by its indices; call .values() or .to_dense()")
+    return (0,) * x.ndim
+
+
+@answers("stride")
+def _stride(x: Any, dim: int | None = None) -> tuple[int, ...] | int:
+    strides = _lies("stride", x)
+    return strides if dim is None else strides[wrapped("stride", x, dim)[0]]
+
+
+@answers("storage_offset")
+def _storage_offset(x: Any) -> int:
+    _lies("storage_offset", x)
+    return 0
+
+
+@answers("is_contiguous")
+def _is_contiguous(x: Any, memory_format: Any = None) -> bool:
+    _lies("is_contiguous", x)
+    return False

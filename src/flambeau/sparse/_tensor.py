@@ -6,6 +6,9 @@ functions and methods come to `__torch_function__`, which looks for what `_funct
 
 from __future__ import annotations
 
+import copy
+import functools
+import weakref
 from collections.abc import Callable, Sequence
 from types import GetSetDescriptorType
 from typing import Any, ClassVar
@@ -78,6 +81,10 @@ class SparseTensor(Tensor):
         """crow, col and values of a matrix by compressed rows."""
         raise NotImplementedError
 
+    def once(self, gradient: Tensor) -> Tensor:
+        """What a gradient by the values is by this tensor."""
+        return gradient
+
     # ---- attributes
 
     layout: layout
@@ -98,7 +105,7 @@ class SparseTensor(Tensor):
     def data(self, value: Any) -> None:
         if type(value) is not type(self):
             raise TypeError(f"data = {type(value).__name__}; expected a {type(self).__name__}, as the tensor is one")
-        self.turn_into(value._with(value._val.detach().requires_grad_(self.requires_grad)))
+        self.turn_into(value._with(value._val.detach()).requires_grad_(self.requires_grad))
 
     def turn_into(self, other: Any) -> None:
         """From now on this tensor is what another one of its class is, of that one's size, with its history."""
@@ -126,7 +133,7 @@ class SparseTensor(Tensor):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
-        self._val.requires_grad = value
+        self.requires_grad_(value)
 
     @property
     def is_leaf(self) -> bool:  # type: ignore[override]
@@ -227,10 +234,13 @@ class SparseTensor(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> SparseTensor:
         if not self.is_leaf:
             raise _C.AutogradError("deepcopy: the sparse tensor is the result of a computation; call .detach() first")
-        values = self._val.detach().clone().requires_grad_(self.requires_grad)
+        values = self._val.detach().clone()
         memo[id(self)] = found = self._with(values)
         if isinstance(found, SparseCOO):
             found.become(SparseCOO.make(found._idx.clone(), values, found.shape, found._in_order))
+        found.requires_grad_(self.requires_grad)
+        if self.grad is not None:
+            found.grad = copy.deepcopy(self.grad, memo)
         return found
 
     numpy, tolist, __array__, __dlpack__, backward, register_hook, retain_grad = map(
@@ -320,6 +330,23 @@ class SparseCOO(SparseTensor):
     def _in_order(self) -> bool:
         return _C.sparse_is_coalesced(self)
 
+    def requires_grad_(self, requires_grad: bool = True) -> SparseCOO:
+        if requires_grad and not self._in_order and not self.requires_grad:
+            self._val = self._val.detach()  # the hook is not for a tensor that the program has
+            self._val.requires_grad_().register_hook(functools.partial(_once, weakref.ref(self)))
+        else:
+            self._val.requires_grad_(requires_grad)
+        return self
+
+    def once(self, gradient: Tensor) -> Tensor:
+        """As above: each value of a place that is there twice has the gradient of their sum, which is there once."""
+        if self._in_order or not self._merging()[2]:
+            return gradient
+        places, index, _ = self._merging()
+        n = index.shape[0]
+        first = ops.scatter_reduce(ops.full((places.shape[1],), n), 0, index, ops.arange(n), "amin")
+        return ops.index_copy(ops.zeros_like(gradient), 0, first, ops.index_select(gradient, 0, first))  # type: ignore[no-any-return]
+
     def _with(self, values: Tensor) -> SparseCOO:
         indices = self._idx
         found = SparseCOO.make(indices, values, (*self.shape[: indices.shape[0]], *values.shape[1:]), self._in_order)
@@ -361,6 +388,11 @@ class SparseCOO(SparseTensor):
     def _indices(self) -> Tensor:
         return self._idx
 
+    def _values(self) -> Tensor:
+        """The values as they lie; of places that may be there twice without a history, as the tensor is a function of their sums."""
+        held = self._val
+        return held if self._in_order or not held.requires_grad else held.detach()
+
     def sparse_dim(self) -> int:
         return self._idx.shape[0]
 
@@ -370,11 +402,14 @@ class SparseCOO(SparseTensor):
     def coalesce(self) -> SparseCOO:
         if self._in_order:
             return self
-        indices, size = self._idx, size_of(self)
+        places, found = merged(self._merging(), self._val)
+        return SparseCOO.make(places, found, size_of(self), True)
+
+    def _merging(self) -> Merging:
+        indices = self._idx
         if self._merge is None or self._merge[0] is not indices:  # a gradient that was added to has others by now
-            self._merge = indices, merging(indices, size)
-        places, found = merged(self._merge[1], self._val)
-        return SparseCOO.make(places, found, size, True)
+            self._merge = indices, merging(indices, size_of(self))
+        return self._merge[1]
 
     def rows(self) -> tuple[Tensor, Tensor, Tensor]:
         x = self.coalesce()
@@ -393,6 +428,11 @@ class SparseCOO(SparseTensor):
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return parts_text(self.parts(), self._footer(), True, tensor_contents)
+
+
+def _once(of: weakref.ref[SparseCOO], gradient: Tensor) -> Tensor:
+    x = of()
+    return gradient if x is None else x.once(gradient)
 
 
 def remade(cls: Any, parts: tuple[Any, ...], requires_grad: bool) -> Any:
