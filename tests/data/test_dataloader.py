@@ -146,6 +146,38 @@ def test_an_error_in_a_worker_keeps_type_text_and_place(error):
     assert got == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
+def outcomes(batches):
+    """What comes of each `next` until the end: a batch, or the type of an error."""
+    found = []
+    while True:
+        try:
+            found.append(fl.as_tensor(next(batches)).tolist())
+        except StopIteration:
+            return found
+        except Exception as error:
+            found.append(type(error))
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("size, want", [(None, [*range(9), ValueError, *range(10, 20)]), (4, [[0, 1, 2, 3], [4, 5, 6, 7], ValueError, [12, 13, 14, 15], [16, 17, 18, 19]])])
+def test_the_batch_behind_an_error_can_be_had(workers, size, want):
+    assert outcomes(iter(DataLoader(Broken(ValueError("nine")), batch_size=size, num_workers=workers))) == want
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_the_batch_behind_an_error_of_collate_can_be_had(workers):
+    def collate(batch):
+        return fl.tensor(batch) if batch[0] else 1 / 0
+
+    assert outcomes(iter(DataLoader(range(4), batch_size=2, collate_fn=collate, num_workers=workers))) == [ZeroDivisionError, [2, 3]]
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_stop_of_the_dataset_ends_a_loop(workers):
+    batches = iter(DataLoader(Broken(StopIteration()), batch_size=None, num_workers=workers))
+    assert list(batches) == list(range(9)) and next(batches) == 10
+
+
 def test_an_error_of_a_type_with_other_arguments():
     with pytest.raises(RuntimeError, match="Custom in DataLoader worker") as caught:
         list(DataLoader(Broken(Custom(1, 2)), num_workers=2))
@@ -524,6 +556,21 @@ def test_persistent_workers_are_initialised_once(persistent, calls):
 
     loader = DataLoader(Marked(), batch_size=None, num_workers=2, persistent_workers=persistent, worker_init_fn=mark)
     assert [sorted(loader) for _ in range(2)] == [[0, 1], [0, 1]] and sorted(seen) == calls
+
+
+def test_persistent_workers_have_one_iterator():
+    loader = DataLoader(Squares(8), batch_size=2, num_workers=2, persistent_workers=True)
+    batches = iter(loader)
+    assert next(batches).tolist() == [0, 1]
+    for _ in range(2):
+        assert iter(loader) is batches and len(ours()) == 2 and len(batches) == 4
+        assert [x.tolist() for x in batches] == [[0, 1], [4, 9], [16, 25], [36, 49]]
+    assert iter(DataLoader(Squares(8), num_workers=2)) is not batches
+    assert iter(loader) is batches and ours()
+    del loader
+    assert ours() and next(batches).tolist() == [0, 1]
+    del batches
+    assert ours() == []
 
 
 def test_a_persistent_worker_whose_beginning_failed_begins_again():

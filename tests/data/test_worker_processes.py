@@ -365,7 +365,8 @@ def test_persistent_workers_give_up_a_pass():
         batches = iter(loader)
         assert next(batches)[:, 0].tolist() == [0, 1]
         del batches
-    first, second = iter(loader), iter(loader)
+    assert iter(loader) is iter(loader)
+    first, second = loader._get_iterator(), loader._get_iterator()
     assert next(second)[:, 0].tolist() == [0, 1]
     with pytest.raises(RuntimeError, match="another pass has begun"):
         next(first)
@@ -422,11 +423,24 @@ def test_an_error_keeps_type_text_and_place(error):
     assert found == [[0, 1], [2, 3]] and type(caught.value.__cause__) is type(error) and caught.value.__cause__.args == error.args
 
 
-@pytest.mark.parametrize("error, name", [(Custom(1, 2), "Custom"), (None, "Local"), (StopIteration(), "StopIteration")], ids=repr)
+@pytest.mark.parametrize("error, name", [(Custom(1, 2), "Custom"), (None, "Local")], ids=repr)
 def test_an_error_of_a_type_that_can_not_be_made_again(error, name):
     with pytest.raises(RuntimeError, match=f"^{name} in DataLoader worker 1 of 2") as caught:
         list(processes(Calls(functools.partial(fail, error=error))))
     assert ", in fail" in str(caught.value)
+
+
+def test_the_batch_behind_an_error_can_be_had():
+    batches = iter(processes(Calls(functools.partial(fail, error=ValueError("five"))), batch_size=2))
+    assert [next(batches).tolist() for _ in range(2)] == [[0, 1], [2, 3]]
+    with pytest.raises(ValueError, match="five"):
+        next(batches)
+    assert [x.tolist() for x in batches] == [[6, 7]]
+
+
+def test_a_stop_of_the_dataset_ends_a_loop():
+    batches = iter(processes(Calls(functools.partial(fail, error=StopIteration())), batch_size=None))
+    assert list(batches) == list(range(5)) and list(batches) == [6, 7]
 
 
 @pytest.mark.parametrize("options", [{"worker_init_fn": fail_init}, {"collate_fn": fail_init}], ids=["worker_init_fn", "collate_fn"])

@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
+from flambeau._C import Tensor
+from flambeau.multiprocessing._sharing import reduce_tensor
+
 _DEPTH = 8  # how far inside of a dataset the part is looked for
 
 
@@ -34,10 +37,19 @@ class Sealed:
 
     def __getstate__(self) -> dict[str, Any]:
         try:
-            data = bytes(ForkingPickler.dumps(self._parts, pickle.HIGHEST_PROTOCOL))
+            data = _dumps(self._parts)
         except Exception as error:
             raise pickle.PicklingError(_refusal(self._parts, error)) from error
         return {"_parts": None, "_data": data}
+
+
+def _dumps(value: Any) -> bytes:
+    """Tensors that are not shared by value: a worker has a copy of the dataset, which may hold more of them than files can be open."""
+    data = io.BytesIO()
+    packer = ForkingPickler(data, pickle.HIGHEST_PROTOCOL)
+    packer.dispatch_table = {**packer.dispatch_table, Tensor: reduce_tensor}
+    packer.dump(value)
+    return data.getvalue()
 
 
 def _refusal(parts: tuple[Any, Any, Any], error: Exception) -> str:
@@ -63,7 +75,7 @@ def _shown(value: Any) -> str:
 def _culprit(value: Any, name: str, depth: int) -> tuple[str, Any, Exception] | None:
     """The innermost part that can not be pickled, with its name and the reason."""
     try:
-        ForkingPickler(io.BytesIO(), pickle.HIGHEST_PROTOCOL).dump(value)
+        _dumps(value)
     except Exception as error:
         inside = _inside(value, name) if depth < _DEPTH else ()
         return next((part for n, v in inside if (part := _culprit(v, n, depth + 1)) is not None), (name, value, error))

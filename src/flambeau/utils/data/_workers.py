@@ -110,8 +110,6 @@ class WorkerError:
     def reraise(self) -> None:
         """Raises the same type with the worker's traceback as text, chained to the original."""
         message = f"{self.name} in DataLoader {self.where}\n{self.text}"
-        if issubclass(self.kind, StopIteration):
-            raise RuntimeError(message) from self.error
         try:
             error = self.kind(_Message(message) if issubclass(self.kind, KeyError) else message)
         except Exception:
@@ -366,7 +364,7 @@ class Workers(Protocol):
 
 
 def iterate_in_worker_order(pool: Workers, tasks: Iterator[Any] | None, ahead: int) -> Iterator[Any]:
-    """The results in order; `tasks` is None for an iterable dataset (tasks without end).
+    """The results in order, a `WorkerError` among them; `tasks` is None for an iterable dataset (tasks without end).
 
     The first tasks are given out before it returns: a sampler draws its order when a pass begins, not with its first batch.
     """
@@ -411,7 +409,5 @@ def _in_worker_order(pool: Workers, tasks: Iterator[Any] | None, ahead: int) -> 
                     turn -= 1
                 turn = turn % len(live) if live else 0
             continue
-        if isinstance(result, WorkerError):
-            result.reraise()
         yield result
         del result

@@ -17,6 +17,7 @@ from flambeau._warn import warn
 from flambeau.utils.data._fetch import End, Recipe
 from flambeau.utils.data._workers import (
     OwnRandomness,
+    WorkerError,
     WorkerPool,
     Workers,
     iterate_in_worker_order,
@@ -62,7 +63,8 @@ class DataLoader(Generic[T]):
     """Iterates over batches of a dataset.
 
     `num_workers` threads fetch `prefetch_factor` batches each ahead. An exception in a worker comes
-    out of the iteration with its own type and the worker's traceback in its text. `timeout`
+    out of the iteration with its own type and the worker's traceback in its text, and the iterator can be
+    asked for the batch behind it, with workers or without. `timeout`
     (seconds) bounds the wait for a batch. `pin_memory`, `pin_memory_device` and `in_order` are accepted
     without effect: on a CPU there is nothing to pin, and batches always come in order.
 
@@ -85,7 +87,7 @@ class DataLoader(Generic[T]):
     `worker_init_fn` writes to `get_worker_info().dataset` is that worker's. What can not be copied
     so, a tensor or a list for example, is shared. `persistent_workers` keeps these copies for the next
     passes, and `worker_init_fn` is called once for each; the threads cost too little to be kept. Processes are
-    kept with all that they have, and serve one pass at a time.
+    kept with all that they have, and serve one pass at a time. The iterator is kept, too: `iter` has it begin anew.
 
     Raises:
         ValueError: options that exclude each other or are out of range, or an assignment to one of
@@ -213,6 +215,7 @@ class DataLoader(Generic[T]):
         self.persistent_workers = persistent_workers
         self._fl_kept: dict[int, Any] | None = {} if persistent_workers else None  # threads' copies of the dataset
         self._fl_pool: Any = None  # processes that stay
+        self._iterator: Any = None  # of persistent workers; frameworks ask for it under this name, and drop it
         self.in_order = in_order
         self.multiprocessing_context = multiprocessing_context
         self.pin_memory_device = pin_memory_device
@@ -315,38 +318,27 @@ class DataLoader(Generic[T]):
     def __iter__(self) -> Iterator[Any]: ...
 
     def __iter__(self) -> Iterator[Any]:
-        return self._get_iterator()  # type: ignore[no-any-return]
+        if not self.persistent_workers or self.num_workers == 0:
+            return self._get_iterator()  # type: ignore[no-any-return]
+        if self._iterator is None:
+            self._iterator = self._get_iterator()
+        else:
+            self._iterator._reset(self)
+        return self._iterator  # type: ignore[no-any-return]
 
     def _get_iterator(self) -> Any:
         """One pass: what `__iter__` returns, for classes that wrap it."""
-        # Drawn for any number of workers, so that the random stream does not depend on it.
+        seed = self._fl_begin()
+        return _Pass(self, seed) if self.num_workers == 0 else _Iterator(self, seed)
+
+    def _fl_begin(self) -> int:
+        """The seed of a pass, drawn for any number of workers, so that the random stream does not depend on it."""
         seed = draw_seed(self.generator)
         if self.pin_memory:
             warn("DataLoader: pin_memory = True, but there is no accelerator, so that memory is not pinned")
         if self._fl_pipes:
             apply_random_seed(self.dataset, self.generator)  # one order for all workers, of which each takes its share
-        if self.num_workers == 0:
-            return _Pass(self, self._fl_iterate_here(seed))
-        return _Iterator(self, seed)
-
-    def _fl_iterate_here(self, seed: int) -> Iterator[Any]:
-        fetch, tasks = self._fl_recipe()(self.dataset), self._fl_tasks()
-
-        def never() -> bool:
-            return False
-
-        if tasks is not None:
-            for number, task in enumerate(tasks):
-                with OwnRandomness(seed, number):
-                    batch = fetch(task, never)
-                yield batch
-            return
-        for number in itertools.count():
-            with OwnRandomness(seed, number):
-                batch = fetch(None, never)
-            if isinstance(batch, End):
-                return
-            yield batch
+        return seed
 
     def __len__(self) -> int:
         if self._fl_iterable:
@@ -357,28 +349,49 @@ class DataLoader(Generic[T]):
         return len(self.batch_sampler if self._fl_batched else self.sampler)
 
 
+def _never() -> bool:
+    return False
+
+
 class _Pass:
     """One pass over a loader."""
 
-    def __init__(self, loader: DataLoader[Any], batches: Iterator[Any]) -> None:
-        self._loader = loader
-        self._batches = batches
+    def __init__(self, loader: DataLoader[Any], seed: int) -> None:
+        self._index_sampler = loader._index_sampler
+        self._fetch, self._tasks = loader._fl_recipe()(loader.dataset), loader._fl_tasks()
+        self._seed, self._numbers = seed, itertools.count()
 
     def __iter__(self) -> _Pass:
         return self
 
     def __next__(self) -> Any:
-        return next(self._batches)
+        task = None if self._tasks is None else next(self._tasks)
+        with OwnRandomness(self._seed, next(self._numbers)):
+            batch = self._fetch(task, _never)
+        if isinstance(batch, End):
+            raise StopIteration
+        return batch
 
     def __len__(self) -> int:
-        return len(self._loader)
+        return len(self._index_sampler)
 
 
 class _Iterator:
-    """One pass with workers; dropping it ends them."""
+    """A pass with workers, or one after the other where these are persistent; dropping it ends them.
+
+    It does not refer to the loader, which keeps it where workers are persistent, so that both go at once.
+    """
 
     def __init__(self, loader: DataLoader[Any], seed: int) -> None:
-        self._loader = loader
+        self._index_sampler = loader._index_sampler
+        self._begin(loader, seed)
+
+    def _reset(self, loader: DataLoader[Any]) -> None:
+        """Gives up what is under way, and begins the next pass."""
+        self._pool.close()
+        self._begin(loader, loader._fl_begin())
+
+    def _begin(self, loader: DataLoader[Any], seed: int) -> None:
         self._pool = loader._fl_workers(seed)
         ahead = loader.num_workers * (loader.prefetch_factor or 2)
         try:
@@ -391,14 +404,17 @@ class _Iterator:
         return self
 
     def __len__(self) -> int:
-        return len(self._loader)
+        return len(self._index_sampler)
 
     def __next__(self) -> Any:
         try:
-            return next(self._results)
+            result = next(self._results)
         except BaseException:
             self._pool.close()
             raise
+        if isinstance(result, WorkerError):
+            result.reraise()
+        return result
 
 
 def _processors() -> int:
