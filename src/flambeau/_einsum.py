@@ -336,4 +336,5 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         equation, operands = _spelled((equation, *operands))
     elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
-    return _summation(equation, tuple([tuple(x.shape) for x in operands])).run(operands)
+    found = _summation(equation, tuple([tuple(x.shape) for x in operands])).run(operands)
+    return found.view_as(found) if found is operands[0] else found  # a view, as a transposed one is

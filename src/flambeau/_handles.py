@@ -96,6 +96,11 @@ class RemovableHandle:
         self.id = _new_id(tables)
         self._tables = [weakref.ref(table) for table in tables]
 
+    @property
+    def hooks_dict_ref(self) -> Any:
+        """A weak reference to the table that has the hook."""
+        return self._tables[0]
+
     def remove(self) -> None:
         """Takes the hook out; doing so twice is harmless."""
         for ref in self._tables:

@@ -73,6 +73,13 @@ def test_all_axes_and_the_last_ones(name):
     assert_near(getattr(fl.fft, name)(fl.tensor(x), (-1, 6), (0, 2)), getattr(np.fft, name)(x, (3, 6), (0, 2)))
 
 
+@pytest.mark.parametrize("name", ["fftn", "ifftn", "fft2", "ifft2"])
+def test_along_no_axis_is_a_new_tensor(name):
+    x = fl.tensor(numbers(name, 3, 4), requires_grad=True)
+    y = getattr(fl.fft, name)(x, dim=())
+    assert y.data_ptr() != x.data_ptr() and y.requires_grad and fl.equal(y, x.to(y.dtype))
+
+
 @pytest.mark.parametrize("name", ONE)
 def test_single_precision_stays(name):
     x = numbers(name, 64, wide=False)

@@ -81,6 +81,20 @@ def test_causal_hint_changes_nothing():
         layer(x, x, x, is_causal=True)
 
 
+@pytest.mark.parametrize("call", [
+    lambda x: nn.TransformerEncoderLayer(8, 2, 8)(x, is_causal=True),
+    lambda x: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8), 1)(x, is_causal=True),
+    lambda x: nn.TransformerDecoderLayer(8, 2, 8)(x, x, tgt_is_causal=True),
+    lambda x: nn.TransformerDecoderLayer(8, 2, 8)(x, x, memory_is_causal=True),
+    lambda x: nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 8), 1)(x, x, tgt_is_causal=True),
+    lambda x: nn.Transformer(8, 2, 1, 1, 8)(x, x, src_is_causal=True),
+])  # fmt: skip
+def test_the_causal_hint_alone_is_refused(call):
+    """What asks for it would otherwise look at what comes later, in silence."""
+    with pytest.raises(ValueError, match="is_causal=True is a hint and needs the mask itself in attn_mask"):
+        call(fl.randn(4, 2, 8))
+
+
 def test_errors():
     with pytest.raises(ValueError, match="embed_dim = 8 does not divide by num_heads = 3"):
         nn.MultiheadAttention(8, 3)

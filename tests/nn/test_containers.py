@@ -94,3 +94,11 @@ def test_names_of_arguments_are_those_of_pytorch():
     assert isinstance(net.pop(key=1), nn.Tanh) and isinstance(net.pop(key=-1), nn.Sigmoid)
     modules = nn.ModuleList([nn.ReLU(), nn.Tanh(), nn.Sigmoid()])
     assert isinstance(modules.pop(key=0), nn.ReLU) and len(modules.pop(key=slice(0, 2))) == 2 and len(modules) == 0
+
+
+@pytest.mark.parametrize(("entry", "kind"), [(nn.Linear(1, 1), TypeError), (3, TypeError), (("a",), ValueError), (("a", nn.Identity(), 3), ValueError)], ids=str)
+def test_an_update_takes_pairs(entry, kind):
+    heads = nn.ModuleDict()
+    with pytest.raises(kind, match="ModuleDict.update: entry 0 is .*expected a .name, value. pair"):
+        heads.update([entry])
+    assert len(heads) == 0

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -95,3 +96,10 @@ def test_dirac_of_nothing_walks_over_no_groups():
     assert init.dirac_(fl.empty(0, 1, 3), groups=2**32).numel() == 0
     with pytest.raises(ValueError, match="groups = 0"):
         init.dirac_(fl.empty(2, 1, 3), groups=0)
+
+
+@pytest.mark.parametrize(("given", "said"), [({"mean": 10.0}, True), ({"mean": -5.0}, True), ({"mean": 4.0}, False), ({"mean": 5.0, "std": 2.0}, False), ({}, False)])
+def test_a_mean_far_from_the_bounds_is_said(given, said):
+    with pytest.warns(UserWarning, match="trunc_normal_: mean = .* more than 2 std") if said else warnings.catch_warnings():
+        x = init.trunc_normal_(fl.empty(5), **given)
+    assert x.min() >= -2 and x.max() <= 2

@@ -52,6 +52,29 @@ def test_buffers_persistent_and_not():
     assert "cache" not in block.state_dict() and "steps" in block.state_dict()
 
 
+OLDER = {
+    "conv": (lambda: nn.Conv1d(2, 2, 1), ["padding_mode"], (1, 2, 3)), "transposed": (lambda: nn.ConvTranspose1d(2, 2, 1), ["padding_mode"], (1, 2, 3)),
+    "Softmax": (nn.Softmax, ["dim"], (2,)), "Softmin": (nn.Softmin, ["dim"], (2,)), "LogSoftmax": (nn.LogSoftmax, ["dim"], (2,)),
+    "AvgPool3d": (lambda: nn.AvgPool3d(1), ["padding", "ceil_mode", "count_include_pad"], (1, 1, 1, 1)),
+    "LSTM": (lambda: nn.LSTM(2, 3), ["proj_size"], (2, 2)), "GRU": (lambda: nn.GRU(2, 3, 2, bias=False, bidirectional=True), ["proj_size", "_all_weights"], (2, 2)),
+    "encoder": (lambda: nn.TransformerEncoderLayer(4, 2, 4).eval(), ["activation"], (2, 4)), "decoder": (lambda: nn.TransformerDecoderLayer(4, 2, 4).eval(), ["activation"], (2, 4)),
+    "attention": (lambda: nn.MultiheadAttention(4, 2), ["_qkv_same_embed_dim"], (2, 4)),
+    "module": (nn.Identity, ["_forward_pre_hooks", "_state_dict_pre_hooks", "_backward_pre_hooks", "_non_persistent_buffers_set", "_is_full_backward_hook"], (1,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "later", "shape"), OLDER.values(), ids=OLDER)
+@pytest.mark.filterwarnings("ignore:Implicit dimension choice")
+def test_what_was_pickled_before_there_was_an_attribute_gets_it(make, later, shape):
+    layer = make()
+    again = type(layer).__new__(type(layer))
+    again.__setstate__({key: value for key, value in layer.__getstate__().items() if key not in later})
+    assert vars(again).keys() >= set(later)
+    inputs = (fl.randn(shape),) * {"TransformerDecoderLayer": 2, "MultiheadAttention": 3}.get(type(layer).__name__, 1)
+    got, want = again(*inputs), layer(*inputs)
+    assert fl.equal(*(x[0] if isinstance(x, tuple) else x for x in (got, want))) and list(again.state_dict()) == list(layer.state_dict())
+
+
 @pytest.mark.parametrize(
     "value", [nn.Parameter(fl.zeros(1)), nn.Linear(1, 1), nn.Buffer(fl.zeros(1))], ids=repr
 )
@@ -386,6 +409,62 @@ def test_the_backward_runs_the_hooks_of_all_modules_that_there_were_at_the_call(
     after.remove()
     y.backward()
     assert seen == ["before", "after"]
+
+
+def test_a_module_is_not_copied_by_to():
+    layer = nn.Linear(1, 1)
+    for args, given in (("cpu",), {"copy": True}), (("cpu", fl.float64, False, True), {}):
+        with pytest.raises(RuntimeError, match="Module.to: copy is given"):
+            layer.to(*args, **given)
+    assert layer.to("cpu", fl.float64, True).weight.dtype is fl.float64
+    with pytest.warns(UserWarning, match="Module.to: dtype = flambeau.complex64"):
+        layer.to(fl.complex64)
+
+
+def test_a_handle_says_where_its_hook_is():
+    layer = nn.Linear(1, 1)
+    handle = layer.register_forward_hook(print)
+    assert handle.hooks_dict_ref() is layer._forward_hooks
+
+
+class Returns(nn.Module):
+    def __init__(self, what):
+        super().__init__()
+        self.what = what
+
+    def forward(self, x):
+        return self.what(x)
+
+
+@pytest.mark.parametrize(("what", "full"), [(lambda x: [x * 2, x * 3], False), (lambda x: {"n": 1, "a": x * 2, "b": x * 3}, False), (lambda x: (x * 2, x * 3), True)])
+def test_backward_hooks_of_a_list_and_a_dict(what, full):
+    """Full ones are called for a tensor and a tuple alone, which a warning says, older ones for a list and the first tensor of a dict, too."""
+    for register in ("register_backward_hook", "register_full_backward_hook"):
+        net, seen, x = Returns(what), [], fl.ones(2, requires_grad=True)
+        getattr(net, register)(lambda module, inputs, outputs: seen.append(outputs[0].tolist()))
+        called = full or register == "register_backward_hook"
+        with warnings.catch_warnings() if called else pytest.warns(UserWarning, match="hooks of Returns are not called: forward returned a"):
+            y = net(x)
+        assert type(y) is type(what(x))
+        sum(part.sum() for part in (y.values() if isinstance(y, dict) else y) if isinstance(part, fl.Tensor)).backward()
+        assert seen == ([[1, 1]] if called else []) and x.grad.tolist() == [5, 5]
+
+
+@pytest.mark.parametrize("register", ["register_full_backward_hook", "register_full_backward_pre_hook"])
+@pytest.mark.parametrize(("given", "kind", "text"), [
+    (lambda: fl.ones(2, 2), RuntimeError, r"gradient 0 is flambeau.float32 \[2, 2\]; expected flambeau.float32 \[2\]"), (lambda: fl.ones(1), RuntimeError, r"\[1\]; expected"),
+    (lambda: fl.ones(2).double(), RuntimeError, "gradient 0 is flambeau.float64"), (lambda: "a", TypeError, "gradient 0 is a str"),
+])  # fmt: skip
+def test_backward_hooks_give_gradients_of_the_same_kind(register, given, kind, text):
+    net, x = Returns(lambda x: x * 2), fl.ones(2, requires_grad=True)
+    handle = getattr(net, register)(lambda *args: (given(),))
+    with pytest.raises(kind, match=f"hook of Returns: .*{text}"):
+        net(x).sum().backward()
+    assert x.grad is None
+    handle.remove()
+    getattr(net, register)(lambda *args: [fl.full((2,), 3.0)])
+    net(x).sum().backward()
+    assert x.grad.tolist() == ([3, 3] if register == "register_full_backward_hook" else [6, 6])
 
 
 def test_full_backward_hook_without_input_gradient():

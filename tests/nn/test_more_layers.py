@@ -3,6 +3,7 @@
 import copy
 import itertools
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -76,11 +77,12 @@ def test_what_grid_samples_second_gradient_refuses():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30])
-def test_places_that_are_nowhere_have_nothing(value):
+def test_places_that_are_nowhere_read_nothing_else(value):
     x = fl.ones(1, 2, 3, 3)
     grid = fl.full((1, 1, 1, 2), value)
     for mode in ("bilinear", "nearest", "bicubic"):
-        assert F.grid_sample(x, grid, mode=mode, align_corners=True).tolist() == [[[[0.0]], [[0.0]]]]
+        want = [[[[0.0]], [[0.0]]]] if mode == "nearest" or np.isfinite(value) else np.full((1, 2, 1, 1), np.nan)
+        np.testing.assert_array_equal(F.grid_sample(x, grid, mode=mode, align_corners=True), want)
         F.grid_sample(x, grid, mode=mode, padding_mode="reflection", align_corners=True)
 
 
@@ -545,3 +547,10 @@ def test_axes_that_keep_their_size_stay_as_they_are(antialias):
     rows = [F.interpolate(x[:, :, i : i + 1], scale_factor=(1.0, 2.1), mode="bilinear", antialias=antialias) for i in range(3)]
     assert fl.allclose(wide, fl.cat(rows, 2))
     assert antialias or fl.equal(F.interpolate(x[0], scale_factor=1.2, mode="linear"), x[0])
+
+
+@pytest.mark.parametrize(("size", "corners", "said"), [((1, 1, 1, 3), True, True), ((1, 1, 2, 3), True, False), ((1, 1, 1, 3), False, False)])
+def test_a_grid_of_a_single_row_says_where_it_lies(size, corners, said):
+    with pytest.warns(UserWarning, match="affine_grid: size = .* lies in the middle") if said else warnings.catch_warnings():
+        grid = F.affine_grid(fl.eye(2, 3)[None], size, align_corners=corners)
+    assert grid[0, :, 0, 1].tolist() == ([0] if size[2] == 1 else [-1, 1])

@@ -48,6 +48,33 @@ def test_a_buffer_registers_itself():
     assert m.state_dict()["a"].item() == 1.0
 
 
+def test_a_buffer_is_a_plain_tensor_with_a_flag():
+    x, m = fl.ones(2), nn.Module()
+    m.b = nn.Buffer(x)
+    assert type(m.b) is fl.Tensor and isinstance(m.b, nn.Buffer) and m.b.data_ptr() == x.data_ptr() and not isinstance(x, nn.Buffer)
+    late = nn.UninitializedBuffer()
+    late.materialize((2,))
+    assert type(late) is fl.Tensor and isinstance(late, nn.Buffer)
+
+
+def test_a_register_buffer_that_does_not_ask_for_persistence():
+    class Old(nn.Module):
+        def register_buffer(self, name, tensor):
+            super().register_buffer(name, tensor)
+
+    class New(nn.Module):
+        def register_buffer(self, name, tensor, persistent=False):
+            super().register_buffer(name, tensor, persistent)
+
+    old, new = Old(), New()
+    old.a = new.a = nn.Buffer(fl.ones(1))
+    old.b = 1
+    with pytest.raises(RuntimeError, match="Old.register_buffer takes no `persistent`; give it one"):
+        old.b = nn.Buffer(fl.ones(1), persistent=False)
+    new.b = nn.Buffer(fl.ones(1), persistent=False)
+    assert list(old.state_dict()) == list(new.state_dict()) == ["a"] and old.b == 1 and len(list(new.buffers())) == 2
+
+
 @pytest.mark.parametrize("make", [nn.Parameter, nn.Buffer])
 def test_attributes_survive_pickling(make):
     x = make(fl.ones(2))

@@ -135,6 +135,89 @@ def test_bad_arguments_change_nothing(call, text):
 def test_unsafe_lets_the_shape_change():
     layer = parametrize.register_parametrization(nn.Linear(2, 2, bias=False), "weight", Wider(), unsafe=True)
     assert layer(fl.ones(1, 2)).shape == (1, 4)
+    assert parametrize.register_parametrization(layer, "weight", Exp()).parametrizations.weight.unsafe
+
+
+class Inverted(nn.Module):
+    """Computes nothing; what it says that it computes of is what a test gives."""
+
+    def __init__(self, inverse):
+        super().__init__()
+        self.right_inverse = inverse
+
+    def forward(self, *w):
+        return w[0]
+
+
+BAD_INVERSES = [
+    (lambda w: (w, w), "'weight' tuple; expected a Tensor"), (lambda w: 3, "'weight' int; expected a Tensor"),
+    (lambda w: w.double(), r"'weight' flambeau.float64 \[2, 2\]; expected flambeau.float32 \[2, 2\]"), (lambda w: w[:1], r"'weight' flambeau.float32 \[1, 2\]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("inverse", "text"), BAD_INVERSES)
+def test_a_later_right_inverse_gives_one_tensor_of_the_same_kind(inverse, text):
+    layer = parametrize.register_parametrization(nn.Linear(2, 2), "weight", Exp())
+    with pytest.raises(ValueError, match=f"right_inverse makes of {text}"):
+        parametrize.register_parametrization(layer, "weight", Inverted(inverse))
+    chain = parametrize.register_parametrization(layer, "weight", Inverted(inverse), unsafe=True).parametrizations.weight
+    assert len(chain) == 2 and chain.unsafe
+
+
+def test_the_first_right_inverse_keeps_the_type_and_the_parameter():
+    layer = nn.Linear(2, 2)
+    weight, values = layer.weight, layer.weight.tolist()
+    for inverse, text in ((lambda w: w.double(), "gives flambeau.float64; expected flambeau.float32"), (lambda w: w[:1] + 1, "becomes .*as it was")):
+        with pytest.raises(ValueError, match=text):
+            parametrize.register_parametrization(layer, "weight", Inverted(inverse))
+        assert type(layer) is nn.Linear and layer.weight is weight and weight.tolist() == values
+    parametrize.register_parametrization(layer, "weight", Inverted(lambda w: w[:1]), unsafe=True)
+    assert layer.parametrizations.weight.original is weight and layer.weight.tolist() == values[:1]
+
+
+ASSIGNED = [
+    (lambda w: w, lambda w: w.double(), "gives flambeau.float64; expected flambeau.float32"), (lambda w: w, lambda w: (w, w), "gives tuple; expected"),
+    (lambda w: (w, w), lambda w: w, "gives flambeau.float32; expected flambeau.float32, flambeau.float32"), (lambda w: (w, w), lambda w: (w, w, w), "expected"),
+    (lambda w: (w, w), lambda w: (w, w.double()), "gives flambeau.float32, flambeau.float64"), (lambda w: (w, w), lambda w: (w, 3), "gives flambeau.float32, int"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "then", "text"), ASSIGNED)
+def test_an_assignment_gives_as_many_tensors_of_the_same_types(first, then, text):
+    step, layer = Inverted(first), nn.Linear(2, 2)
+    parametrize.register_parametrization(layer, "weight", step)
+    step.right_inverse, before = then, layer.weight.tolist()
+    with pytest.raises(ValueError, match=text):
+        layer.weight = fl.ones(2, 2)
+    assert layer.weight.tolist() == before and len(list(layer.parameters())) == (2 if text.startswith("gives flambeau.float64") or "tuple" in text else 3)
+
+
+def test_an_original_can_be_parametrized():
+    layer = nn.Linear(2, 2, bias=False)
+    nn.init.uniform_(layer.weight, 1.0, 2.0)
+    parametrize.register_parametrization(layer, "weight", Exp())
+    chain, before = layer.parametrizations.weight, layer.weight.detach()
+    parametrize.register_parametrization(chain, "original", Symmetric())
+    assert [n for n, _ in layer.named_parameters()] == ["parametrizations.weight.parametrizations.original.original"]
+    assert layer.weight[0].tolist() == before[0].tolist() and fl.equal(layer.weight, layer.weight.T)
+    layer(fl.ones(1, 2)).sum().backward()
+    assert all(p.grad is not None for p in layer.parameters()) and fl.equal(copy.deepcopy(layer).weight, layer.weight)
+    layer.weight = fl.full((2, 2), 3.0)
+    assert fl.allclose(layer.weight, fl.tensor(3.0))
+    twin = copy.deepcopy(layer)
+    parametrize.remove_parametrizations(chain, "original")
+    assert [n for n, _ in layer.named_parameters()] == ["parametrizations.weight.original"]
+    for each in (layer, twin):
+        parametrize.remove_parametrizations(each, "weight")
+        assert [n for n, _ in each.named_parameters()] == ["weight"] and fl.allclose(each.weight, fl.tensor(3.0))
+
+
+def test_one_of_several_originals_can_be_parametrized():
+    layer = parametrize.register_parametrization(nn.Linear(2, 2, bias=False), "weight", Product())
+    before = layer.weight.detach()
+    parametrize.register_parametrization(layer.parametrizations.weight, "original1", Symmetric())
+    assert sorted(layer.state_dict()) == ["parametrizations.weight.original0", "parametrizations.weight.parametrizations.original1.original"]
+    assert fl.allclose(layer.weight, before)
 
 
 # ---- ready ones

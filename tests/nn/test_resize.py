@@ -67,6 +67,28 @@ def test_pads_below_zero_on_one_side():
     assert F.pad(x, (-1, -1), mode="reflect").tolist() == [[[1, 2, 3]]]
 
 
+NOTHING_TO_DO = {
+    **{mode: lambda x, mode=mode: F.pad(x, (0, 0, 0, 0), mode=mode) for mode in ("reflect", "replicate", "circular", "constant")},
+    "part": lambda x: F.pad(x, (-1, 0), mode="reflect"),
+    "ReflectionPad2d": nn.ReflectionPad2d(0), "ReplicationPad2d": nn.ReplicationPad2d(0), "CircularPad2d": nn.CircularPad2d(0),
+    "groups": lambda x: F.channel_shuffle(x, 1), "groups of one": nn.ChannelShuffle(4),
+    "bilinear": lambda x: F.interpolate(x, size=(2, 3), mode="bilinear", antialias=True),
+    "bicubic": lambda x: F.interpolate(x, scale_factor=1, mode="bicubic", antialias=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", NOTHING_TO_DO.values(), ids=NOTHING_TO_DO)
+def test_where_nothing_is_to_do_the_result_is_a_new_tensor(how):
+    x = fl.arange(24.0).reshape(1, 4, 2, 3).requires_grad_()
+    y = how(x)
+    np.testing.assert_array_equal(y.detach().numpy(), x.detach().numpy()[..., -y.shape[-1] :])
+    y.detach().fill_(-1.0)
+    assert x.detach().flatten().tolist() == list(range(24))
+    assert fl.autograd.grad(y.sum(), x)[0].sum().item() == y.numel()
+    with fl.no_grad():
+        assert fl.func.vmap(how)(fl.stack([x, -x])).shape == (2, *y.shape)
+
+
 def test_upsample_can_compute_its_scale_again():
     x = doubles(np.arange(10.0).reshape(1, 1, 10))
     layer = nn.Upsample(None, 0.75, "linear", False, True)
@@ -75,13 +97,34 @@ def test_upsample_can_compute_its_scale_again():
     del layer.__dict__["recompute_scale_factor"]  # as what was pickled before there was the argument
     again = nn.Upsample.__new__(nn.Upsample)
     again.__setstate__(layer.__dict__)
-    assert again.recompute_scale_factor is None
+    assert again.recompute_scale_factor is True
+    to_size = nn.Upsample.__new__(nn.Upsample)
+    to_size.__setstate__({k: v for k, v in vars(nn.Upsample(4)).items() if k != "recompute_scale_factor"})
+    assert to_size(x).shape == (1, 1, 4)
 
 
 def test_a_factor_may_be_a_tensor_of_one_number():
     x = fl.arange(4.0).view(1, 1, 2, 2)
     for factor in (fl.tensor(2.0), fl.tensor(2)):
         assert fl.equal(F.interpolate(x, scale_factor=factor, mode="bilinear"), F.interpolate(x, scale_factor=2.0, mode="bilinear"))
+
+
+def test_a_size_leaves_no_scale_to_compute_again():
+    with pytest.raises(ValueError, match="recompute_scale_factor = True has no meaning with a size"):
+        F.interpolate(fl.ones(1, 1, 4), size=2, recompute_scale_factor=True)
+    assert F.interpolate(fl.ones(1, 1, 4), size=2, recompute_scale_factor=False).shape == (1, 1, 2)
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["Reflection", "Replication", "Circular"])
+def test_layers_of_borders_take_one_number_of_axes(kind, axes):
+    layer = getattr(nn, f"{kind}Pad{axes}d")(1)
+    for more in (1, 2):
+        assert layer(fl.ones((3,) * (axes + more))).shape[-axes:] == (5,) * axes
+    for wrong in (axes, axes + 3):
+        with pytest.raises(NotImplementedError, match=rf"{kind}Pad{axes}d: input has shape .*; expected {axes + 1} or {axes + 2} axes") as caught:
+            layer(fl.ones((3,) * wrong))
+        assert isinstance(caught.value, ValueError)
 
 
 CONTEXTS = {

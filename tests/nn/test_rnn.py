@@ -279,3 +279,12 @@ def test_no_sequences_of_many_steps(layer):
     assert y.shape == (2**32, 0, wide) and (state[0] if isinstance(state, tuple) else state).shape[1] == 0
     y.sum().backward()
     assert x.grad.shape == x.shape and all((p.grad == 0).all() for p in module.parameters())
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_what_recurrent_layers_refuse(kind):
+    for dropout in (True, "a", 2.0):
+        with pytest.raises(ValueError, match="dropout = |p = 2.0"):
+            kind(2, 2, 2, dropout=dropout)
+    with pytest.raises(ValueError, match=rf"{kind.__name__}: input is flambeau.float64, the weights are flambeau.float32; convert one"):
+        kind(2, 2)(fl.ones(1, 1, 2).double())

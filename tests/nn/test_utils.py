@@ -136,11 +136,32 @@ def test_spectral_norm_has_largest_singular_value_one():
     assert isinstance(layer.weight, nn.Parameter) and layer.weight.tolist() == want.tolist()
 
 
+@pytest.mark.parametrize(("make", "shape"), [(lambda: nn.Linear(6, 4), (2, 6)), (lambda: nn.ConvTranspose1d(6, 4, 2), (2, 6, 3))], ids=["Linear", "transposed"])
+def test_spectral_norm_reads_what_was_written_before_it_kept_both_vectors(make, shape):
+    net, x = nn.Sequential(nn.utils.spectral_norm(make())), fl.randn(shape)
+    for _ in range(3):
+        want = net(x)
+    state = net.state_dict()
+    assert state._metadata["0"] == {"version": 1, "spectral_norm": {"weight.version": 1}}
+    old = {key: value for key, value in state.items() if key != "0.weight_v"} | {"0.weight": net[0].weight.detach()}
+    again = nn.Sequential(nn.utils.spectral_norm(make()))
+    again.load_state_dict(old)
+    assert fl.allclose(again.eval()(x), net.eval()(x), atol=1e-5) and fl.allclose(again[0].weight_u, net[0].weight_u) and "0.weight" in old
+    again.load_state_dict(dict(state))  # without a version, but as it is now
+    assert fl.equal(again(x), net(x)) and want.shape == again(x).shape
+    with pytest.raises(RuntimeError, match="Missing key.*0.weight_orig.*0.weight_u"):
+        again.load_state_dict({"0.weight": old["0.weight"], "0.bias": old["0.bias"]})
+    nn.utils.remove_spectral_norm(net[0])
+    assert state._metadata["0"] != net.state_dict()._metadata["0"] == {"version": 1}
+    net.load_state_dict(net.state_dict())
+
+
 @pytest.mark.parametrize("name", ["weight_norm", "spectral_norm"])
 def test_normalised_weights_errors(name):
     layer = nn.Linear(2, 2)
-    with pytest.raises(ValueError, match=f"{name}: Linear has no parameter 'w'"):
-        getattr(nn.utils, name)(layer, "w")
+    for kind in (ValueError, AttributeError, KeyError):
+        with pytest.raises(kind, match=f"^{name}: Linear has no parameter 'w'"):
+            getattr(nn.utils, name)(layer, "w")
     with pytest.raises(ValueError, match=f"remove_{name}: 'weight' of Linear is not normalised"):
         getattr(nn.utils, f"remove_{name}")(layer)
     getattr(nn.utils, name)(layer)

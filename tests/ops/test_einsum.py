@@ -29,6 +29,13 @@ def test_einsum(equation, shapes):
         np.testing.assert_allclose(got.numpy(), want, atol=1e-12)
 
 
+@pytest.mark.parametrize("equation", ["ij", "ij->ij", "...->...", "ij->ji"])
+def test_the_order_that_axes_have_or_another_one_is_a_view(equation):
+    x = fl.ones(2, 3)
+    y = fl.einsum(equation, x)
+    assert y is not x and y._base is x
+
+
 MIXED = [("i,j->ij", 3, 2), ("i,bj->bij", 3, (2, 4)), ("bi,bj->bij", (2, 3), (2, 4)), ("i,i->i", 3, 3), (",ij->ij", (), (2, 3))]
 
 

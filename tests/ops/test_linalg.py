@@ -401,6 +401,8 @@ def test_old_names():
     near(p @ lower @ up, a, 10)
     near(fl.lu_solve(fl.tensor(draw(4, 1)), lu, pivots), np.linalg.solve(a, draw(4, 1)), 10)
     near(fl.chain_matmul(fl.tensor(a), fl.tensor(a), fl.tensor(draw(4, 1))), a @ a @ draw(4, 1), 10)
+    near(alone := fl.chain_matmul(x := fl.tensor(a)), a, 10)
+    assert alone.data_ptr() != x.data_ptr()
     near(fl.pinverse(fl.tensor(draw(4, 2))), np.linalg.pinv(draw(4, 2)), 10)
     reflectors, tau = fl.geqrf(fl.tensor(draw(5, 3)))
     q = fl.orgqr(reflectors, tau)

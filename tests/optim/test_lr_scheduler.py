@@ -370,3 +370,24 @@ def test_what_a_plateau_does_can_be_replaced():
 def test_arguments_of_other_types_are_named(make, error, text):
     with pytest.raises(error, match=text):
         make(fl.optim.SGD([fl.ones(1, requires_grad=True)], lr=1.0))
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_step_that_was_replaced_after_the_schedule_was_made_is_said(before):
+    p = fl.nn.Parameter(fl.ones(1))
+    optimizer = fl.optim.SGD([p], lr=0.1)
+    step = optimizer.step
+
+    def replace():
+        optimizer.step = lambda: step()
+
+    if before:
+        replace()
+    schedule = fl.optim.lr_scheduler.StepLR(optimizer, 1)
+    if not before:
+        replace()
+    optimizer.step()
+    with warnings.catch_warnings() if before else pytest.warns(UserWarning, match="overridden after StepLR was made"):
+        warnings.simplefilter("error" if before else "always")
+        schedule.step()
+    assert "_fl_step_before" not in schedule.state_dict()

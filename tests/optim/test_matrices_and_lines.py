@@ -206,3 +206,14 @@ def test_lbfgs_says_which_parameters_it_has_as_programs_ask_for_the_number_of_ca
     optimizer = optim.LBFGS([x], max_iter=2)
     optimizer.step(lambda: (optimizer.zero_grad(), value := (x**2).sum(), value.backward())[1])
     assert optimizer._params[0] is x and optimizer.state[optimizer._params[0]]["n_iter"] >= 1
+
+
+def test_lbfgs_goes_on_without_a_gradient_where_no_tolerance_ends_it():
+    p = fl.nn.Parameter(fl.ones(2))
+    optimizer = fl.optim.LBFGS([p], max_iter=3, tolerance_grad=-float("inf"), tolerance_change=-float("inf"))
+
+    def closure():
+        p.grad = fl.zeros(2)
+        return fl.tensor(3)
+
+    assert optimizer.step(closure).item() == 3 and p.tolist() == [1, 1]

@@ -17,7 +17,7 @@ def _c2c(op: str, x: Tensor, s: Any, dim: Any, norm: str | None, forward: bool, 
     x = floating(op, x)
     axes, sizes = axes_of(op, x.shape, s, dim)
     x = fitted(x, axes, sizes)
-    y = applied(C2C, x, axes, how, forward) if axes else x.to(x.dtype.to_complex())
+    y = applied(C2C, x, axes, how, forward) if axes else x.to(x.dtype.to_complex(), copy=True)
     return deliver(op, y, out)
 
 

@@ -195,7 +195,7 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """`linalg.multi_dot` of matrices as arguments."""
     _older("chain_matmul", "linalg.multi_dot(matrices)")
     if len(matrices) == 1:
-        return deliver("chain_matmul", matrices[0], out)  # type: ignore[no-any-return]
+        return deliver("chain_matmul", matrices[0].clone(), out)  # type: ignore[no-any-return]
     return _products.multi_dot(matrices, out=out)
 
 

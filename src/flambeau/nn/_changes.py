@@ -11,6 +11,7 @@ from flambeau._C import Tensor, ops
 from flambeau._handles import Table
 from flambeau._info import element_type
 from flambeau._memory_format import check_memory_format
+from flambeau._warn import warn
 from flambeau.autograd import no_grad
 from flambeau.autograd.backward import zero_gradient
 from flambeau.nn._errors import annotate, kind_of
@@ -82,10 +83,15 @@ class ChangeMixin(TreeMixin[M]):
 
         Raises:
             TypeError: the dtype is neither floating point nor complex.
+            RuntimeError: `copy` is given.
         """
+        if "copy" in kwargs or sum(isinstance(arg, bool) for arg in args) > 1:
+            raise RuntimeError("Module.to: copy is given, but a module is changed in place; use copy.deepcopy(module).to(...)")
         device, dtype = parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(f"Module.to: dtype = {dtype}; parameters can only become floating point or complex")
+        if dtype is not None and dtype.is_complex:
+            warn(f"Module.to: dtype = {dtype}; not every module computes with complex parameters, and some do so in a way of their own")
 
         def convert(t: Tensor) -> Tensor:
             wanted = dtype if t.is_floating_point() or (t.is_complex() and dtype is not None and dtype.is_complex) else None

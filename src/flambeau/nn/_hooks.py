@@ -11,6 +11,7 @@ call:
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -150,7 +151,7 @@ class HookMixin:
         return put_hook(self._fl_table("_backward_hooks"), hook, prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """The older name of `register_full_backward_hook`: only the full hooks exist.
+        """The older name of `register_full_backward_hook`: a full hook, which lists and dicts that the module returns may have.
 
         Raises:
             RuntimeError: there is a hook of `register_full_backward_hook`; a module has one kind.
@@ -261,12 +262,20 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def _checked(kind: str, module: Any, result: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    results = _as_tuple(result)
+    results = tuple(result) if isinstance(result, list) else _as_tuple(result)
     if len(results) != len(given):
         raise RuntimeError(
             f"{kind} hook of {type(module).__name__} returned {len(results)} gradients; expected "
             f"{len(given)} (or None to leave them as they are)"
         )
+    for i, (new, old) in enumerate(zip(results, given, strict=True)):
+        if new is None or old is None:
+            continue
+        what = f"{kind} hook of {type(module).__name__}: gradient {i} is"
+        if not isinstance(new, Tensor):
+            raise TypeError(f"{what} a {kind_of(new)}; expected a Tensor or None")
+        if new.shape != old.shape or new.dtype is not old.dtype:
+            raise RuntimeError(f"{what} {new.dtype} {list(new.shape)}; expected {old.dtype} {list(old.shape)}, as it was")
     return results
 
 
@@ -354,10 +363,16 @@ def tap_inputs(call: _Call, args: tuple[Any, ...]) -> tuple[_Call, tuple[Any, ..
 
 
 def tap_outputs(call: _Call, result: Any) -> Any:
-    """Lays the output tap on a tensor or on the tensors of a tuple or list; others pass
-    untouched.
+    """Lays the output tap on a tensor or on the tensors of a tuple; others pass untouched.
+
+    Hooks of `register_backward_hook` are called for a list, too, and for the first tensor of a dict.
     """
-    if not isinstance(result, (Tensor, tuple, list)):
+    older = getattr(call.module, "_is_full_backward_hook", None) is False
+    if older and isinstance(result, dict) and (keys := [key for key, value in result.items() if isinstance(value, Tensor)]):
+        changed: Any = copy.copy(result)
+        changed[keys[0]] = tap_outputs(call, result[keys[0]])
+        return changed
+    if not isinstance(result, (Tensor, tuple)) and not (older and isinstance(result, list)):
         warn(
             f"the backward hooks of {type(call.module).__name__} are not called: forward returned a {kind_of(result)}; expected a Tensor "
             "or a tuple of Tensors"

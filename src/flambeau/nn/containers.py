@@ -337,7 +337,9 @@ def _pairs(what: str, given: Any) -> list[tuple[str, Any]]:
         raise TypeError(f"{what}.update: got {type(given).__name__}; expected a mapping or pairs")
     pairs = []
     for i, pair in enumerate(given):
-        entry = list(pair) if isinstance(pair, Iterable) else [pair]
+        if not isinstance(pair, Iterable):
+            raise TypeError(f"{what}.update: entry {i} is {pair!r}; expected a (name, value) pair")
+        entry = list(pair)
         if len(entry) != 2:
             raise ValueError(f"{what}.update: entry {i} is {pair!r}; expected a (name, value) pair")
         pairs.append((entry[0], entry[1]))

@@ -108,6 +108,8 @@ def trunc_normal_(
     def cdf(x: float) -> float:
         return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
 
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warn(f"trunc_normal_: mean = {mean} is more than 2 std = {2 * std} away from [{a}, {b}]; the values may be distributed otherwise")
     low, high = cdf((a - mean) / std), cdf((b - mean) / std)
     with no_grad():
         tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)

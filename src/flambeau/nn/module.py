@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, TypeVar
 
 from flambeau import _tensor
 from flambeau._C import Tensor, graph
@@ -57,6 +57,23 @@ def is_op(function: FunctionType) -> bool:
     return ours and function.__qualname__.isidentifier() and function.__name__[0] != "_" and first != ("self",)
 
 
+def _persistence(module: Module, buffer: Buffer) -> tuple[bool, ...]:
+    """What a module's `register_buffer` is told of it: nothing, where the class has one of its own that does not ask."""
+    register = module.register_buffer
+    if getattr(register, "__func__", None) is Module.register_buffer:
+        return (buffer.persistent,)
+    import inspect
+
+    if "persistent" in inspect.signature(register).parameters:
+        return (buffer.persistent,)
+    if not buffer.persistent:
+        raise RuntimeError(
+            f"{type(module).__name__}: the buffer is not persistent, but {type(module).__name__}.register_buffer takes no `persistent`; "
+            "give it one, or leave out persistent=False"
+        )
+    return ()
+
+
 def by_call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
     return self._call_impl(*args, **kwargs)
 
@@ -81,6 +98,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
     call_super_init: bool = False
     dump_patches: bool = False
     _version: int = 1
+    _fl_later: ClassVar[dict[str, Any]] = {}  # what files lack that were written before there were these attributes
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
@@ -301,8 +319,9 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
                     f"({_tensor.library}.nn.Buffer, Tensor or None expected)"
                 )
             if isinstance(value, Buffer):
+                said = _persistence(self, value)
                 self._fl_forget(name, own, own["_parameters"], own["_modules"])
-                self.register_buffer(name, value, value.persistent)
+                self.register_buffer(name, value, *said)
             else:
                 buffers[name] = registered("buffer", self, name, value) if EVERYWHERE["buffer"] else value
             return
@@ -342,6 +361,8 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        for name, value in self._fl_later.items():
+            self.__dict__.setdefault(name, value)
         self._fl_adopt_tables()
 
     # ------------------------------------------------------------------------------------ printing

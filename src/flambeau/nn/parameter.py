@@ -1,8 +1,8 @@
 """Tensors that a Module knows by name.
 
 A `Parameter` is a leaf that the optimizer moves; a `Buffer` is state that is saved and moved with
-the module but not trained (running statistics). Both are Tensors in every other respect: an
-operation on one gives a plain Tensor. Assigning one to a Module attribute registers it there.
+the module but not trained (running statistics): a plain Tensor with a flag. Both are Tensors in every
+other respect: an operation on one gives a plain Tensor. Assigning one to a Module attribute registers it there.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ def _rebuild_parameter(data: Tensor, requires_grad: bool) -> Parameter:
     return Parameter(data, requires_grad)
 
 
-def _rebuild_buffer(data: Tensor, persistent: bool) -> Buffer:
-    return Buffer(data, persistent=persistent)
-
-
-def _alias(cls: type[Tensor], data: Tensor | None, requires_grad: bool) -> Any:
+def _alias(cls: type[Tensor], data: Tensor | None, requires_grad: bool, made: type[Tensor] | None = None) -> Any:
+    """A leaf over the same memory. `made`: its class, where it is not `cls`, of which errors speak."""
     if data is None:
         data = ops.empty(0)
     if not isinstance(data, Tensor):
@@ -43,12 +40,12 @@ def _alias(cls: type[Tensor], data: Tensor | None, requires_grad: bool) -> Any:
             f"{cls.__name__}: data has dtype {data.dtype}; only floating point and complex tensors can require "
             "gradients (pass requires_grad=False)"
         )
-    return Tensor._make_subclass(cls, data.detach(), requires_grad)
+    return Tensor._make_subclass(made or cls, data.detach(), requires_grad)
 
 
 def _of_its_class(data: Any, requires_grad: bool) -> Any:
     """A leaf over tensors of another class that keeps the class, which its `detach` returns; None for others, and what is refused."""
-    if not isinstance(data, Tensor) or type(data) in (Tensor, Parameter, Buffer) or hasattr(data, "_level") or data.layout is not strided:
+    if not isinstance(data, Tensor) or type(data) in (Tensor, Parameter) or hasattr(data, "_level") or data.layout is not strided:
         return None
     leaf = data.detach().requires_grad_(requires_grad)
     return leaf if type(leaf) is type(data) else None
@@ -64,7 +61,7 @@ class _ParameterMeta(type):
 
 
 class _BufferMeta(type):
-    """The same by `_is_buffer`."""
+    """The same by `_is_buffer`, which all but those without a shape are known by."""
 
     def __instancecheck__(cls, value: Any) -> bool:
         if super().__instancecheck__(value):
@@ -115,6 +112,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 class Buffer(Tensor, metaclass=_BufferMeta):
     """A tensor that belongs to a module's state but is not trained.
 
+    What is made is a plain tensor over the same memory (or one of `data`'s class), which `isinstance` knows as a Buffer.
     `persistent=False` leaves it out of `state_dict`.
 
     >>> import flambeau as fl
@@ -124,31 +122,16 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     ['mean']
     """
 
-    __torch_function__ = _C.no_torch_function
     persistent: bool
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         requires_grad = data is not None and isinstance(data, Tensor) and data.requires_grad
         self: Buffer | None = _of_its_class(data, requires_grad)
         if self is None:
-            self = _alias(cls, data, requires_grad)
-        else:
-            self._is_buffer = True  # type: ignore[attr-defined]
+            self = _alias(cls, data, requires_grad, Tensor)
+        self._is_buffer = True  # type: ignore[union-attr]
         self.persistent = persistent
         return self
-
-    @wants_tensors
-    def __deepcopy__(self, memo: dict[int, Any]) -> Buffer:
-        if id(self) not in memo:
-            memo[id(self)] = type(self)(self.detach().clone(), persistent=self.persistent)
-        result: Buffer = memo[id(self)]
-        return result
-
-    def __format__(self, spec: str) -> str:
-        return format(self.detach(), spec)  # as the plain tensor that it is in PyTorch
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return _rebuild_buffer, (self.detach(), self.persistent), self.__dict__ or None
 
 
 # What can be asked of a tensor that has no shape yet, beside its attributes.
@@ -288,10 +271,11 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
 class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[misc]
     """A Buffer whose shape the first input will say."""
 
-    _becomes = Buffer
+    _becomes = Tensor
 
     def __new__(cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True) -> UninitializedBuffer:
         self: UninitializedBuffer = _alias(cls, ops.empty(0, device="meta", dtype=dtype), requires_grad)
+        self._is_buffer = True  # type: ignore[attr-defined]
         self.persistent = persistent
         self._remember(device, dtype)
         return self

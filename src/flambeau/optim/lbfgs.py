@@ -141,7 +141,7 @@ class LBFGS(Optimizer):
             state["n_iter"] += 1
             direction = self._fl_direction(group, state, grad)
             fresh = state["n_iter"] == 1
-            state["t"] = float(group["lr"]) * (min(1.0, 1.0 / grad.abs().sum().item()) if fresh else 1.0)
+            state["t"] = float(group["lr"]) * (1.0 / max(1.0, grad.abs().sum().item()) if fresh else 1.0)
             before = loss
             here = Point(0.0, loss, grad, grad.dot(direction).item())
             state["prev_flat_grad"], state["prev_loss"], state["d"] = grad, loss, direction

@@ -199,7 +199,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     try:
         if is_autocast_enabled() and (mode == "replicate" or (mode == "reflect" and len(pad) < 6)):  # PyTorch's list has these
             input = _cast(input, float32)
-        return ops.pad(input, tuple(pad), mode)
+        padded = ops.pad(input, tuple(pad), mode)
+        return padded if any(p > 0 for p in pad) else padded.clone()  # of a part, or of all
     except CONFUSED as error:
         explain(error, _pad, (input, pad, mode, value))
         raise

@@ -100,6 +100,11 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     if min(size) < 1:
         raise ArgumentError(f"affine_grid: size = {size}; expected nothing below 1")
     corners = _corners("affine_grid", align_corners)
+    if corners and min(size[2:]) == 1:
+        warn(
+            f"affine_grid: size = {size} has a single element along an axis, which lies in the middle, at 0; "
+            "before PyTorch 1.3.0 it lay at -1 with align_corners=True"
+        )
     places = ops.ones((*size[2:], axes + 1), dtype=theta.dtype, device=theta.device)
     for d in range(axes):
         shape = [1] * axes
@@ -126,6 +131,8 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     if groups < 1 or c % groups:
         raise ShapeError(f"channel_shuffle: {c} channels do not divide by groups = {groups}")
     rest = -1 if input.numel() else 0  # -1 stands for no number where there are no elements
+    if groups in (1, c):  # the order that it has
+        return input.clone()
     return input.reshape(n, groups, c // groups, rest).transpose(1, 2).reshape(input.shape)
 
 

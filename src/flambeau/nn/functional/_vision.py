@@ -195,6 +195,8 @@ def _interpolated(
     n = input.dim() - 2
     if (size is None) == (scale_factor is None):
         raise ArgumentError("interpolate: give exactly one of size and scale_factor")
+    if recompute_scale_factor and size is not None:
+        raise ArgumentError("interpolate: recompute_scale_factor = True has no meaning with a size; give scale_factor, or leave it out")
     if n not in _MODES or mode not in _MODES[n]:
         raise NotThereError(
             f"interpolate: mode = {mode!r} with input shape {list(input.shape)}; expected "
@@ -236,7 +238,7 @@ def _interpolated(
         for k in (0, 1) if input.dtype != uint8 and sizes[0] < x.shape[2] else (1, 0):
             x = _filtered(x, k + 2, sizes[k], scales[k], mode, bool(align_corners))
             x = (x + 0.5).floor().clamp(0, 255) if input.dtype == uint8 else x
-        return x.to(input.dtype)
+        return x.clone() if x is input else x.to(input.dtype)
     if mode != "bicubic" and mode in _TAPS:  # an axis that keeps its size stays as it is, whatever the factor
         scales = [None if after == before else scale for before, after, scale in zip(have, sizes, scales)]
     if mode == "nearest" and n == 2:  # as PyTorch does it with pictures alone: as many elements, or twice as many, whatever the factor

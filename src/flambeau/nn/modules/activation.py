@@ -367,6 +367,7 @@ class PReLU(Module):
 
 class _OverDim(Module):
     __constants__ = ["dim"]
+    _fl_later = {"dim": None}
 
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()

@@ -37,6 +37,7 @@ class MultiheadAttention(Module):
     """
 
     __constants__ = ["batch_first"]
+    _fl_later = {"_qkv_same_embed_dim": True}
     in_proj_bias: Parameter | None
     bias_k: Parameter | None
     bias_v: Parameter | None

@@ -30,6 +30,7 @@ class _ConvNd(Module):
     ]  # fmt: skip
     weight: Parameter
     bias: Parameter | None
+    _fl_later = {"padding_mode": "zeros"}
     _fl_n = 0  # axes that the kernel moves along
 
     def __init__(

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from flambeau._C import Tensor, ops
+from flambeau._errors import NotThereError
 from flambeau._info import per_axis
 from flambeau.nn import functional as F
 from flambeau.nn.module import Module
@@ -66,6 +67,8 @@ class _Pad(Module):
         self.padding = per_axis(type(self).__name__, "padding", padding, 2 * self._fl_n)
 
     def forward(self, input: Tensor) -> Tensor:
+        if input.dim() not in (n := (self._fl_n + 1, self._fl_n + 2)):
+            raise NotThereError(f"{type(self).__name__}: input has shape {list(input.shape)}; expected {n[0]} or {n[1]} axes")
         return F.pad(input, self.padding, self._fl_mode)
 
     def extra_repr(self) -> str:
@@ -219,8 +222,8 @@ class Upsample(Module):
         self.recompute_scale_factor = recompute_scale_factor
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        state.setdefault("recompute_scale_factor", None)  # what was pickled before there was the argument
-        super().__setstate__(state)
+        again = None if state.get("scale_factor") is None else True  # as it was before there was the argument
+        super().__setstate__({**state, "recompute_scale_factor": state.get("recompute_scale_factor", again)})
 
     def forward(self, input: Tensor) -> Tensor:
         return F.interpolate(

@@ -164,6 +164,7 @@ class AvgPool3d(_AvgPool):
     """
 
     _fl_function = "avg_pool3d"
+    _fl_later = {"padding": 0, "ceil_mode": False, "count_include_pad": True}
 
 
 class _AdaptivePool(Module):

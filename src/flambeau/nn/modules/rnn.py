@@ -16,9 +16,11 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, overload
 
-from flambeau._C import ShapeError, Tensor, ops
+from flambeau._C import ShapeError, Tensor, is_autocast_enabled, ops
+from flambeau._errors import RefusedElementsError, RefusedTypeError
 from flambeau._warn import warn
 from flambeau.nn import init
 from flambeau.nn._room import check_room
@@ -118,6 +120,7 @@ class RNNBase(Module):
     """What the three recurrent layers share: parameters, layers, directions, packing."""
 
     __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size"]
+    _fl_later = {"proj_size": 0}
     _flat_weights: list[Any]
     _flat_weight_refs: list[Any]
 
@@ -148,6 +151,8 @@ class RNNBase(Module):
         for what, flag in (("bias", bias), ("batch_first", batch_first)):
             if type(flag) is not bool:
                 raise TypeError(f"{name}: {what} is a {type(flag).__name__}; expected a bool")
+        if isinstance(dropout, bool) or not isinstance(dropout, (int, float, Real)):
+            raise RefusedTypeError(f"{name}: dropout = {dropout!r} is a {type(dropout).__name__}; expected a number from 0 to 1")
         check_p(name, dropout)
         if dropout > 0 and num_layers == 1:
             warn(f"{name}: dropout = {dropout} acts between layers and there is only one")
@@ -162,22 +167,16 @@ class RNNBase(Module):
         self.proj_size = proj_size
         rows = _GATES[mode] * hidden_size
         check_room(f"{name}: num_layers", num_layers)
-        self._all_weights: list[list[str]] = []
-        for layer in range(num_layers):
-            n_in = input_size if layer == 0 else self._fl_state_size * self._fl_directions
-            for suffix in ("", "_reverse")[: self._fl_directions]:
-                shapes: dict[str, tuple[int, ...]]
-                shapes = {"weight_ih": (rows, n_in), "weight_hh": (rows, self._fl_state_size)}
-                if bias:
-                    shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
-                if proj_size:
-                    shapes |= {"weight_hr": (proj_size, hidden_size)}
-                names = []
-                for kind, shape in shapes.items():
-                    names.append(f"{kind}_l{layer}{suffix}")
-                    data = ops.empty(*shape, device=device, dtype=dtype)
-                    self.register_parameter(names[-1], Parameter(data))
-                self._all_weights.append(names)
+        self._all_weights: list[list[str]] = self._fl_names()
+        for k, names in enumerate(self._all_weights):
+            n_in = input_size if k < self._fl_directions else self._fl_state_size * self._fl_directions
+            shapes: dict[str, tuple[int, ...]] = {
+                "weight_ih": (rows, n_in), "weight_hh": (rows, self._fl_state_size), "bias_ih": (rows,), "bias_hh": (rows,),
+                "weight_hr": (proj_size, hidden_size),
+            }  # fmt: skip
+            for name in names:
+                data = ops.empty(*shapes[name.partition("_l")[0]], device=device, dtype=dtype)
+                self.register_parameter(name, Parameter(data))
         self._flat_weights_names = [name for names in self._all_weights for name in names]
         self._init_flat_weights()
         self.reset_parameters()
@@ -190,6 +189,12 @@ class RNNBase(Module):
     def _fl_state_size(self) -> int:
         """Of h; c has always hidden_size."""
         return self.proj_size or self.hidden_size
+
+    def _fl_names(self) -> list[list[str]]:
+        """Of the weights of each layer and direction."""
+        kinds = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else []), *(["weight_hr"] if self.proj_size else [])]
+        suffixes = [f"_l{layer}{direction}" for layer in range(self.num_layers) for direction in ("", "_reverse")[: self._fl_directions]]
+        return [[kind + suffix for kind in kinds] for suffix in suffixes]
 
     @property
     def all_weights(self) -> list[list[Parameter]]:
@@ -254,9 +259,10 @@ class RNNBase(Module):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if "_names" in state:  # what files written before have for _all_weights
-            state = {key: value for key, value in state.items() if key != "_names"} | {"_all_weights": state["_names"]}
         super().__setstate__(state)
+        # Files written before have the names elsewhere, and once had tensors for them.
+        if not isinstance(state.get("_all_weights", [[None]])[0][0], str):
+            self._all_weights = self._fl_names()
         self._flat_weights_names = [name for names in self._all_weights for name in names]
         self._init_flat_weights()
 
@@ -356,8 +362,10 @@ class RNNBase(Module):
         states = self._fl_initial(x, hx, batch, batched, is_lstm)
         if packed and input.sorted_indices is not None and hx is not None:
             states = tuple(s.index_select(1, input.sorted_indices) for s in states)
-        dropout = self.dropout if self.training else 0.0
-        x, last = run_layers(self.mode, x, sizes, states, self._fl_layer_weights(), self.bidirectional, bool(self.proj_size), dropout)
+        dropout, weights = self.dropout if self.training else 0.0, self._fl_layer_weights()
+        if x.dtype is not (kind := weights[0][0].dtype) and not is_autocast_enabled():
+            raise RefusedElementsError(f"{name}: input is {x.dtype}, the weights are {kind}; convert one of them: input.to({kind})")
+        x, last = run_layers(self.mode, x, sizes, states, weights, self.bidirectional, bool(self.proj_size), dropout)
         result: Any
         if packed:
             if input.unsorted_indices is not None:

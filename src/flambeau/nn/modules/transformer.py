@@ -75,8 +75,7 @@ def _length(x: Tensor, batch_first: bool) -> int:
 
 
 def _attended(attention: Module, x: Tensor, source: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool) -> Tensor:
-    causal = is_causal and mask is not None
-    y, _ = attention(x, source, source, attn_mask=mask, key_padding_mask=padding, is_causal=causal, need_weights=False)
+    y, _ = attention(x, source, source, attn_mask=mask, key_padding_mask=padding, is_causal=is_causal, need_weights=False)
     return y  # type: ignore[no-any-return]
 
 
@@ -87,6 +86,7 @@ class TransformerEncoderLayer(Module):
     """
 
     __constants__ = ["norm_first"]
+    _fl_later = {"activation": F.relu, "activation_relu_or_gelu": 1}
 
     def __init__(
         self,
@@ -236,6 +236,7 @@ class TransformerDecoderLayer(Module):
     """
 
     __constants__ = ["norm_first"]
+    _fl_later = {"activation": F.relu}
 
     def __init__(
         self,

@@ -48,29 +48,50 @@ def cached() -> Iterator[None]:
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor, and the originals that the first of them gets."""
+    """The parametrizations of one tensor, and the originals that the first of them gets.
 
-    def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
+    An original may be parametrized itself, under the name that it has here.
+    """
+
+    def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False, name: str = "original") -> None:
         super().__init__(modules)
         self.unsafe = unsafe
         with no_grad():
             new: Any = original
-            for module in reversed(list(self)):
+            for module in reversed(self._fl_steps()):
                 if hasattr(module, "right_inverse"):
                     with contextlib.suppress(NotImplementedError):  # as if it had none: the original goes in as it is
                         new = module.right_inverse(new)
-        parts = new if isinstance(new, (list, tuple)) else [new]
-        if not all(isinstance(part, Tensor) for part in parts):
-            raise ValueError(f"register_parametrization: right_inverse gives a {type(new).__name__}; expected a tensor, or several")
         self.is_tensor = isinstance(new, Tensor)
-        self.ntensors = 1 if self.is_tensor else len(new)
-        if self.is_tensor and tuple(new.shape) == tuple(original.shape) and new.dtype == original.dtype:
+        parts = new if isinstance(new, Sequence) else [new]
+        if not all(isinstance(part, Tensor) for part in parts):
+            raise ValueError(f"register_parametrization: right_inverse gives {', '.join(_kinds(parts))}; expected a tensor, or several")
+        if self.is_tensor and new.dtype != original.dtype:
+            raise ValueError(f"register_parametrization: right_inverse gives {new.dtype}; expected {original.dtype}, as '{name}' is")
+        self.ntensors = len(parts)
+        if not unsafe:
+            _checked(f"'{name}' becomes", original, self._fl_computed(parts))
+        if self.is_tensor:  # which optimizers may know
             with no_grad():
-                original.detach().copy_(new)
-            self._fl_keep("original", original, original)
-        else:
-            for i, part in enumerate([new] if self.is_tensor else new):
-                self._fl_keep("original" if self.is_tensor else f"original{i}", part.detach(), original)
+                if new.shape == original.shape:
+                    original.detach().copy_(new)
+                else:
+                    original.data = new.detach()
+        for key, part in zip(self._fl_names(), [original] if self.is_tensor else [part.detach() for part in parts], strict=True):
+            self._fl_keep(key, part, original)
+
+    def _fl_steps(self) -> list[Any]:
+        return [module for key, module in self._modules.items() if key != "parametrizations"]  # those of an original
+
+    def _fl_names(self) -> list[str]:
+        return ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
+
+    def _fl_computed(self, originals: Sequence[Tensor]) -> Any:
+        first, *rest = self._fl_steps()
+        value = first(*originals)
+        for module in rest:
+            value = module(value)
+        return value
 
     def _fl_keep(self, name: str, value: Tensor, like: Tensor) -> None:
         if isinstance(like, Parameter):
@@ -80,33 +101,42 @@ class ParametrizationList(ModuleList):
             self.register_buffer(name, value)
 
     def _fl_originals(self) -> list[Tensor]:
-        return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
+        return [getattr(self, name) for name in self._fl_names()]
 
     def right_inverse(self, value: Tensor) -> None:
         """Sets the originals to what gives `value`.
 
         Raises:
             RuntimeError: a parametrization has no right_inverse, or it gives other shapes.
+            ValueError: it gives other types, or another number of tensors.
         """
         with no_grad():
             new: Any = value
-            for module in reversed(list(self)):
+            for module in reversed(self._fl_steps()):
                 if not hasattr(module, "right_inverse"):
                     name = type(module).__name__
                     raise RuntimeError(f"parametrize: {name} has no right_inverse, so that the tensor can not be assigned; define it")
                 new = module.right_inverse(new)
-            for original, part in zip(self._fl_originals(), [new] if self.is_tensor else new):
+            originals, parts = self._fl_originals(), new if isinstance(new, Sequence) and not self.is_tensor else [new]
+            kinds, wanted = _kinds(parts), _kinds(originals)
+            if kinds != wanted:
+                raise ValueError(f"parametrize: right_inverse gives {', '.join(kinds)}; expected {', '.join(wanted)}, as the originals are")
+            for original, part in zip(originals, parts, strict=True):
                 if original.shape != part.shape:
                     raise RuntimeError(f"parametrize: right_inverse gives shape {list(part.shape)}; expected {list(original.shape)}")
-                original.detach().copy_(part)
+            for name, original, part in zip(self._fl_names(), originals, parts, strict=True):
+                if is_parametrized(self, name):
+                    setattr(self, name, part)
+                else:
+                    original.detach().copy_(part)
 
     def forward(self) -> Tensor:
         """The tensor."""
-        first, *rest = list(self)
-        value = first(*self._fl_originals())
-        for module in rest:
-            value = module(value)
-        return value  # type: ignore[no-any-return]
+        return self._fl_computed(self._fl_originals())  # type: ignore[no-any-return]
+
+
+def _kinds(parts: Sequence[Any]) -> list[str]:
+    return [str(part.dtype) if isinstance(part, Tensor) else type(part).__name__ for part in parts]
 
 
 def _no_pickle(module: Any, protocol: Any) -> Any:
@@ -157,20 +187,20 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         chain: Any = module.parametrizations[tensor_name]  # type: ignore[index]
-        before = getattr(module, tensor_name)
-        _checked(tensor_name, before, parametrization(before), unsafe)
+        if not unsafe:
+            before = getattr(module, tensor_name)
+            made = parametrization(before)
+            _checked(f"'{tensor_name}' becomes", before, made)
+            if hasattr(parametrization, "right_inverse"):
+                with contextlib.suppress(NotImplementedError):
+                    _checked(f"right_inverse makes of '{tensor_name}'", before, parametrization.right_inverse(made))
         chain.append(parametrization)
+        chain.unsafe |= unsafe
         return module
     original = module._parameters.get(tensor_name, module._buffers.get(tensor_name))
     if original is None:
         raise ValueError(f"register_parametrization: {type(module).__name__} has no parameter or buffer '{tensor_name}'")
-    shape, dtype = tuple(original.shape), original.dtype
-    chain = ParametrizationList([parametrization], original, unsafe)
-    made = chain()
-    if not isinstance(made, Tensor):
-        raise ValueError(_no_tensor(tensor_name, made))
-    if not unsafe and (tuple(made.shape), made.dtype) != (shape, dtype):
-        raise ValueError(_changed(tensor_name, shape, dtype, made))
+    chain = ParametrizationList([parametrization], original, unsafe, tensor_name)
     cls: Any = type(module)
     title = cls.__name__
     if "parametrizations" not in module._modules:
@@ -185,20 +215,12 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     return module
 
 
-def _changed(name: str, shape: tuple[int, ...], dtype: Any, made: Tensor) -> str:
-    became = f"'{name}' becomes {made.dtype} {list(made.shape)}"
-    return f"register_parametrization: {became}; expected {dtype} {list(shape)}, as it was (unsafe=True lets it change)"
-
-
-def _no_tensor(name: str, made: Any) -> str:
-    return f"register_parametrization: '{name}' becomes {type(made).__name__}; expected a Tensor"
-
-
-def _checked(name: str, before: Tensor, made: Tensor, unsafe: bool) -> None:
+def _checked(what: str, before: Tensor, made: Any) -> None:
     if not isinstance(made, Tensor):
-        raise ValueError(_no_tensor(name, made))
-    if not unsafe and (made.shape != before.shape or made.dtype != before.dtype):
-        raise ValueError(_changed(name, tuple(before.shape), before.dtype, made))
+        raise ValueError(f"register_parametrization: {what} {type(made).__name__}; expected a Tensor")
+    if made.shape != before.shape or made.dtype != before.dtype:
+        became, was = (f"{x.dtype} {list(x.shape)}" for x in (made, before))
+        raise ValueError(f"register_parametrization: {what} {became}; expected {was}, as it was (unsafe=True lets it change)")
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
@@ -218,14 +240,14 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"remove_parametrizations: '{tensor_name}' of {type(module).__name__} is not parametrized")
     chain: Any = module.parametrizations[tensor_name]  # type: ignore[index]
-    originals = list(chain._parameters.values()) or list(chain._buffers.values())
+    originals = chain._fl_originals()
     if not leave_parametrized and len(originals) > 1:
         what = f"'{tensor_name}' is computed of {len(originals)} tensors"
         raise ValueError(f"remove_parametrizations: {what}; leave_parametrized=False has no meaning")
     value = getattr(module, tensor_name).detach() if leave_parametrized else originals[0]
-    is_parameter = bool(chain._parameters)
+    is_parameter = not chain._buffers
     if is_parameter and not isinstance(value, Parameter):
-        if len(originals) == 1 and originals[0].shape == value.shape:
+        if len(originals) == 1 and isinstance(originals[0], Parameter) and originals[0].shape == value.shape:
             originals[0].data = value
             value = originals[0]
         else:

@@ -2,6 +2,8 @@
 
 The parameter is `weight_orig`; the vectors of the power iteration are the buffers `weight_u` and
 `weight_v`. The weight itself is computed from them before every forward.
+
+State dicts say that they hold both vectors, by a version. Those of before hold the weight instead of `weight_v`, which is computed of it.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from flambeau.nn.utils.weight_norm import _find, _find_weight, _take
 
 class SpectralNorm:
     """The hook that computes the weight."""
+
+    _version = 1
 
     def __init__(self, name: str, n_power_iterations: int, dim: int, eps: float) -> None:
         if n_power_iterations <= 0:
@@ -50,6 +54,45 @@ class SpectralNorm:
 
     def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module, module.training))
+
+
+class _OfSpectralNorm:
+    def __init__(self, fn: SpectralNorm) -> None:
+        self.fn = fn
+
+
+class SpectralNormStateDictHook(_OfSpectralNorm):
+    """The hook that writes the version."""
+
+    def __call__(self, module: Module, state_dict: Any, prefix: str, local_metadata: dict[str, Any]) -> None:
+        local_metadata.setdefault("spectral_norm", {})[self.fn.name + ".version"] = self.fn._version
+
+
+class SpectralNormLoadStateDictPreHook(_OfSpectralNorm):
+    """The hook that computes `weight_v` where a state dict has the weight instead."""
+
+    def __call__(
+        self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], strict: bool, missing_keys: list[str],
+        unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:  # fmt: skip
+        version = local_metadata.get("spectral_norm", {}).get(self.fn.name + ".version")
+        key = prefix + self.fn.name
+        if version is not None and version >= 1:
+            return
+        if version is None and key not in state_dict and all(key + suffix in state_dict for suffix in ("_orig", "_u", "_v")):
+            return  # made by hand, without a version
+        missing = [key + suffix for suffix in ("_orig", "", "_u") if key + suffix not in state_dict]
+        if missing:
+            missing_keys += missing if strict else []
+            return
+        from flambeau import linalg  # here alone: it takes a while to load
+
+        with no_grad():
+            weight, original, u = state_dict.pop(key), state_dict[key + "_orig"], state_dict[key + "_u"]
+            matrix = self.fn.matrix(original)
+            v = linalg.pinv(matrix) @ u  # W v = u, up to the length: u . W v is what the weight was divided by
+            v *= (original / weight).mean() / ops.dot(u, matrix @ v)
+            state_dict[key + "_v"] = v
 
 
 @wants_tensors
@@ -85,6 +128,8 @@ def spectral_norm(
     module.register_buffer(name + "_u", u)
     module.register_buffer(name + "_v", v)
     module.register_forward_pre_hook(hook)
+    module._register_state_dict_hook(SpectralNormStateDictHook(hook))
+    module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(hook))
     return module
 
 
@@ -102,5 +147,8 @@ def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
         weight = module._forward_pre_hooks.pop(key).compute_weight(module, False).detach()
     for suffix in ("", "_orig", "_u", "_v"):
         delattr(module, name + suffix)
+    for table in (module._state_dict_hooks, module._load_state_dict_pre_hooks):
+        for each in [n for n, other in table.items() if isinstance(other, _OfSpectralNorm) and other.fn.name == name]:
+            del table[each]
     module.register_parameter(name, Parameter(weight))
     return module

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau._C import Tensor, ops
-from flambeau._errors import no_such_axis
+from flambeau._errors import NoParameterError, no_such_axis
 from flambeau._info import whole_number
 from flambeau._no_tensor import wants_tensors
 from flambeau._warn import warn
@@ -56,7 +56,7 @@ def _find(module: Module, kind: type, name: str) -> int | None:
 def _find_weight(module: Module, what: str, name: str) -> Parameter:
     weight = module._parameters.get(name)
     if weight is None:
-        raise ValueError(f"{what}: {type(module).__name__} has no parameter '{name}'")
+        raise NoParameterError(f"{what}: {type(module).__name__} has no parameter '{name}'")
     return weight  # type: ignore[no-any-return]
 
 

@@ -56,6 +56,7 @@ class LRScheduler:
         self.base_lrs: list[Any] = values_of(optimizer, "initial_lr")
         self.last_epoch = last_epoch
         self._fl_steps_before = optimizer._fl_n_steps
+        self._fl_step_before = vars(optimizer).get("step")
         self._initial_step()
 
     def _initial_step(self) -> None:
@@ -71,7 +72,7 @@ class LRScheduler:
         return {
             key: value
             for key, value in self.__dict__.items()
-            if key not in ("optimizer", "_fl_steps_before")
+            if key not in ("optimizer", "_fl_steps_before", "_fl_step_before")
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -94,7 +95,12 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Goes to the next epoch (or to `epoch`) and writes the rates."""
-        if self._step_count == 1 and self.optimizer._fl_n_steps == self._fl_steps_before:
+        if self._step_count == 1 and vars(self.optimizer).get("step") is not self._fl_step_before:
+            warn(
+                f"Seems like `optimizer.step()` has been overridden after {type(self).__name__} was made, which can not tell whether it is "
+                "called before `lr_scheduler.step()`; see that it is"
+            )
+        elif self._step_count == 1 and self.optimizer._fl_n_steps == self._fl_steps_before:
             warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. "
                 f"The first value of the schedule ({type(self).__name__}) is skipped; call optimizer.step() first"
