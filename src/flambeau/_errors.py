@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flambeau._C import ArgumentError, DeviceError, DTypeError, RangeError, ShapeError
+from flambeau._C import (
+    ArgumentError,
+    AutogradError,
+    DeviceError,
+    DTypeError,
+    RangeError,
+    ShapeError,
+)
 
 
 class AssertedValueError(ValueError, AssertionError):
@@ -33,8 +40,38 @@ class NoExtensionError(NotImplementedError):
     """
 
 
+class _NotExportedHistory(AutogradError, BufferError):
+    pass
+
+
+class _NotExportedDevice(DeviceError, BufferError):
+    pass
+
+
+class _NotExported(ArgumentError, BufferError):
+    pass
+
+
+_NOT_EXPORTED: dict[type[Exception], type[Exception]] = {
+    AutogradError: _NotExportedHistory,
+    DeviceError: _NotExportedDevice,
+    ArgumentError: _NotExported,
+}
+
+
+def not_exported(error: Exception) -> Exception:
+    """An error in the place of this one, which is also what DLPack has for it."""
+    return next(made for kind, made in _NOT_EXPORTED.items() if isinstance(error, kind))(str(error))
+
+
 class WrongLengthError(ValueError, IndexError):
     """A sequence with too few values, or too many."""
+
+
+class NoParameterError(ValueError, AttributeError, KeyError):
+    """A name that no parameter of a module has."""
+
+    __str__ = Exception.__str__
 
 
 class NoTensorError(TypeError, AttributeError):

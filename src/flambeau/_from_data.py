@@ -51,9 +51,12 @@ def tensor(
     try:
         out = data._as_tensor(dtype) if hasattr(type(data), "_as_tensor") else _C.tensor_from(data, dtype)
     except _C.DTypeError:
-        if not hasattr(data, "__dlpack__") or type(data).__module__ == "numpy":  # arrays were read as they are: DLPack knows no more types
-            raise
-        out = _C.to(from_dlpack(data), dtype, None, True)
+        if (numbers := _as_numbers(data)) is not data:
+            out = _C.tensor_from(numbers, dtype)
+        elif not hasattr(data, "__dlpack__") or type(data).__module__ == "numpy":
+            raise  # arrays were read as they are: DLPack knows no more types
+        else:
+            out = _C.to(from_dlpack(data), dtype, None, True)
     except ValueError:
         _refuse_times(data)
         raise
@@ -63,6 +66,14 @@ def tensor(
     if requires_grad:
         out.requires_grad_(True)
     return out
+
+
+def _as_numbers(data: Any) -> Any:
+    """Nested lists with tensors in the place of arrays without axes, which may stand beside numbers; `data` itself where there are none."""
+    if isinstance(data, (list, tuple)):
+        items = [_as_numbers(value) for value in data]
+        return items if any(a is not b for a, b in zip(items, data, strict=True)) else data
+    return _C.tensor_from(data, None) if type(data).__name__ == "ndarray" and not data.ndim else data
 
 
 def _is_wrapped(data: Any) -> bool:
@@ -231,14 +242,14 @@ def of_bytes(part: memoryview, dtype: Any) -> Tensor:
 
 @wants_tensors
 def to_dlpack(tensor: Tensor) -> Any:
-    """A DLPack capsule of a tensor's memory, which `from_dlpack` takes once.
+    """A DLPack capsule of a tensor's memory, which `from_dlpack` takes once: without a history, where `x.__dlpack__()` refuses one.
 
     Example:
         >>> import flambeau as fl
         >>> fl.from_dlpack(fl.to_dlpack(fl.ones(2)))
         tensor([1., 1.])
     """
-    return tensor.__dlpack__()
+    return tensor.detach().__dlpack__() if isinstance(tensor, Tensor) else tensor.__dlpack__()
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:

@@ -245,14 +245,16 @@ def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tenso
 
 
 def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:
-    """A tensor of this one's type: empty of the sizes given, or with the values of a sequence or tensor.
+    """A tensor of this one's type: empty of the sizes given, with the values of a sequence or tensor, or on a storage.
 
-    `new_empty` and `new_tensor` say which. Of a sparse tensor: sparse, without values or of `(indices, values, size=None)`.
+    `new_empty`, `new_tensor` and `set_` say which. Of a sparse tensor: sparse, without values or of `(indices, values, size=None)`.
 
     >>> import flambeau as fl
     >>> fl.ones(2, dtype=fl.float64).new([1, 2]).dtype, fl.ones(2).new(3, 4).shape
     (flambeau.float64, flambeau.Size([3, 4]))
     """
+    from flambeau.storage import is_storage
+
     where: dict[str, Any] = {"dtype": self.dtype, "device": self.device if device is None else device}
     if size is not None:
         if args or isinstance(size, (int, str)):
@@ -268,6 +270,11 @@ def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tenso
         return sparse_coo_tensor(tuple(sizes), dtype=self.dtype, device=device)
     if len(args) == 1 and isinstance(args[0], Tensor):
         return args[0].detach().to(**where)  # type: ignore[no-any-return]
+    if len(args) == 1 and is_storage(args[0]):
+        kind = getattr(args[0], "dtype", self.dtype)
+        if kind is not self.dtype:
+            raise _C.DTypeError(f"new: got a storage of {kind}; expected {self.dtype}, as this tensor is, or bytes (storage.untyped())")
+        return ops.empty((0,), **where).set_(args[0])  # type: ignore[no-any-return]
     if len(args) == 1 and not isinstance(args[0], (int, _C.Size)):
         return tensor(args[0], **where)
     sizes = args[0] if len(args) == 1 and isinstance(args[0], _C.Size) else args or (0,)

@@ -1671,6 +1671,8 @@ def special_spherical_bessel_j0(input: Tensor, *, out: Tensor | None = ...) -> T
     """Spherical Bessel function of the first kind, order 0: sin(x) / x. (x is `input`.)"""
 def special_xlog1py(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """a log(1 + b), 0 where a is 0 and b no NaN. (a is `input`, b is `other`.) Gradients: `input`, `other`."""
+def special_xlog1py_slope(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
+    """The derivative of xlog1py by a: log(1 + b), 0 where a is 0 and b not above -1. (a is `input`, b is `other`.) Gradients: `other`."""
 def special_zeta(input: Tensor | Number, q: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """Hurwitz zeta function: the sum of (q + k)^-x over k >= 0. (x is `input`.) Gradients: `q`."""
 @overload

@@ -18,7 +18,7 @@ from flambeau._errors import NoCUDAError
 from flambeau._from_data import of_bytes, tensor
 from flambeau._handles import GradientHandle
 from flambeau._late import late_method
-from flambeau._memory_format import strided
+from flambeau._memory_format import check_memory_format, strided
 from flambeau._no_tensor import explained, wants_tensors
 from flambeau._print import tensor_text
 from flambeau._running import run_backward
@@ -46,7 +46,7 @@ def _construct(cls: type, *args: Any, **kwargs: Any) -> Tensor:
         else:
             if isinstance(data, Tensor):  # the same elements, and the same history
                 return data.as_subclass(cls)  # type: ignore[return-value]
-            out = _C.tensor_from(data, _C.get_default_dtype())
+            out = tensor(data, dtype=_C.get_default_dtype(), device="cpu")
     else:
         out = ops.empty(args)
     return out if cls is Tensor else Tensor._make_subclass(cls, out, False)
@@ -130,7 +130,12 @@ def _dlpack(
         raise BufferError(f"__dlpack__: dl_device = {dl_device}; the tensor is on the CPU, (1, 0)")
     if stream is not None:
         raise BufferError("__dlpack__: stream has no meaning on the CPU; expected None")
-    return _C.to_dlpack(self, max_version is not None and max_version[0] >= 1, bool(copy))
+    try:
+        return _C.to_dlpack(self, max_version is not None and max_version[0] >= 1, bool(copy))
+    except (_C.AutogradError, _C.DeviceError, _C.ArgumentError) as error:
+        from flambeau._errors import not_exported
+
+        raise not_exported(error) from None
 
 
 def _array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:
@@ -341,13 +346,15 @@ TYPE_NAMES: dict[str, str] = {
 }  # fmt: skip
 
 
-def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False, *, memory_format: Any = None) -> Any:
     """The old name of the tensor's type, or the tensor in another type: a dtype, such a name, or Tensor for the default type."""
+    check_memory_format("type", memory_format)
+    form = {} if memory_format is None else {"memory_format": memory_format}
     if dtype is None:
         part = "sparse." if self.is_sparse else ""
         return f"{library}.{part}{TYPE_NAMES.get(self.dtype.name, self.dtype.name)}"
     if dtype is Tensor or dtype == f"{library}.Tensor":
-        return self.to(_C.get_default_dtype())
+        return self.to(_C.get_default_dtype(), **form)
     if isinstance(dtype, type) and issubclass(dtype, Tensor):
         raise ValueError(f"type: dtype = {dtype.__name__}; expected a dtype, Tensor or one of {', '.join(TYPE_NAMES.values())}")
     if isinstance(dtype, str):
@@ -355,7 +362,7 @@ def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         if not found or ".cuda." in dtype:
             raise ValueError(f"type: dtype = {dtype!r}; expected a dtype or one of {', '.join(TYPE_NAMES.values())}")
         dtype = getattr(_C, found[0])
-    return self.to(dtype if isinstance(dtype, _C.dtype) else getattr(dtype, "dtype", dtype))
+    return self.to(dtype if isinstance(dtype, _C.dtype) else getattr(dtype, "dtype", dtype), **form)
 
 
 def _cast_method(name: str) -> Callable[..., Tensor]:
@@ -368,12 +375,41 @@ def _cast_method(name: str) -> Callable[..., Tensor]:
     return cast
 
 
-def _cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+def _cuda(self: Tensor, device: Any = None, non_blocking: bool = False, *, memory_format: Any = None) -> Tensor:
     raise NoCUDAError("Tensor.cuda")
 
 
-def _cpu(self: Tensor, *args: Any) -> Tensor:
-    return self.to("cpu")
+def _cpu(self: Tensor, *args: Any, memory_format: Any = None) -> Tensor:
+    if memory_format is None:
+        return self.to("cpu")
+    check_memory_format("cpu", memory_format)
+    return self.to("cpu", memory_format=memory_format)
+
+
+def _dequantize(self: Tensor) -> Tensor:
+    """In float32: nothing is quantised."""
+    return self.to(_C.float32)
+
+
+def _setstate(self: Tensor, state: Any) -> None:
+    """What pickles of PyTorch's old versions have: a view of a storage, or `requires_grad` and hooks."""
+    if not isinstance(state, tuple):  # attributes, of a program's `__reduce__`
+        self.__dict__.update(state)
+        return
+    if not self.is_leaf:
+        raise _C.AutogradError("__setstate__: the tensor has a history; expected a leaf")
+    if len(state) == 4:
+        self.set_(*state)
+        return
+    if len(state) == 5:
+        self.data, _, hooks, requires_grad, _ = state
+    elif len(state) == 3:
+        requires_grad, _, hooks = state
+    else:
+        raise ValueError(f"__setstate__: a state of {len(state)} parts; expected 3, 4 or 5")
+    self.requires_grad = requires_grad
+    for hook in (hooks or {}).values():
+        self.register_hook(hook)
 
 
 def _random_(self: Tensor, *bounds: int, generator: Any = None, **named: int) -> Tensor:
@@ -567,7 +603,7 @@ def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
                 _C.become_view(self, view)
                 return self
         view = op(self.detach(), *args, **kwargs)
-        if self.layout is not strided or _C.graph.is_hollow(self):
+        if type(self).data is not Tensor.data or _C.graph.is_hollow(self):  # which a class of its own says
             self.data = view
         else:
             _C.reshape_in_place(self, view)
@@ -607,6 +643,7 @@ def attach() -> None:
         "__iter__": _iter, "__contains__": _contains, "__format__": _format, "__repr__": _repr, "_repr_html_": _repr_html,
         "register_hook": _register_hook, "_make_wrapper_subclass": staticmethod(_hollow.make_wrapper_subclass),
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "retain_grad": _retain_grad,
+        "__setstate__": _setstate, "dequantize": _dequantize,
         "type": _type, "cuda": _cuda, "cpu": _cpu, "random_": _random_, "new_tensor": _new_tensor,
         "share_memory_": _share_memory_, "stft": _stft, "istft": _istft,
         "type_as": _type_as,
@@ -663,7 +700,7 @@ def attach() -> None:
         methods[f"is_{name}"] = property(lambda self: False)
     for name in ("new", "apply_", "map_", "map2_", "hardshrink", "is_set_to", "dim_order", "dense_dim", "sparse_dim"):
         methods[name] = _older_method(name)
-    for name in ("storage", "storage_type", "untyped_storage", "set_"):
+    for name in ("storage", "_typed_storage", "storage_type", "untyped_storage", "set_"):
         methods[name] = _storage_method(name)
     methods["to_sparse_coo"] = methods["to_sparse"]
     for name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims", "as_strided"):

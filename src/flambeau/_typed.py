@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flambeau import _C, _tensor
 from flambeau._C import Tensor
+from flambeau._from_data import tensor
 
 __all__ = ["set_default_tensor_type", "typename", *(name for name in _tensor.TYPE_NAMES.values() if not name.startswith("Complex"))]
 
@@ -21,7 +22,7 @@ class _TypedTensors(type):
     def __call__(cls, *args: Any) -> Any:
         if len(args) == 1 and not isinstance(args[0], (int, _C.Size)):
             data = args[0]
-            return data.as_subclass(Tensor).to(cls.dtype) if isinstance(data, Tensor) else _C.tensor_from(data, cls.dtype)
+            return data.as_subclass(Tensor).to(cls.dtype) if isinstance(data, Tensor) else tensor(data, dtype=cls.dtype, device="cpu")
         sizes = tuple(args[0]) if len(args) == 1 and isinstance(args[0], _C.Size) else args or (0,)
         return _C.ops.empty(sizes, dtype=cls.dtype)
 

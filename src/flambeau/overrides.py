@@ -37,6 +37,7 @@ __all__ = [
     "DisableTorchFunction",
     "DisableTorchFunctionSubclass",
     "TorchFunctionMode",
+    "get_default_nowrap_functions",
     "get_ignored_functions",
     "get_overridable_functions",
     "get_testing_overrides",
@@ -272,6 +273,12 @@ def _makes_tensors(f: Callable[..., Any]) -> bool:
     """Whether a function takes no tensor: a mode alone sees its calls."""
     forms = _parameters(f)
     return bool(forms) and all("device" in form.parameters and "input" not in form.parameters for form in forms)
+
+
+@functools.cache
+def get_default_nowrap_functions() -> set[Callable[..., Any]]:
+    """What a subclass gets the results of as they are, and not as tensors of its class."""
+    return {vars(Tensor)[name].__get__ for name in ("_base", "grad")}
 
 
 @functools.cache

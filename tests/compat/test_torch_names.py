@@ -146,6 +146,8 @@ def test_what_modules_import_of_the_standard_library_is_there():
         ("distributions.transforms", "_InverseTransform AffineTransform"),
         ("random", "default_generator fork_rng"),
         ("serialization", "DEFAULT_PROTOCOL SourceChangeWarning default_restore_location location_tag normalize_storage_type validate_cuda_device"),
+        ("serialization", "LoadEndianness get_crc32_options get_default_load_endianness get_default_mmap_options set_default_mmap_options"),
+        ("utils.data._utils", "ExceptionWrapper"),
         ("utils._contextlib", "_DecoratorContextManager"),
         ("utils._foreach_utils", "_group_tensors_by_device_and_dtype _has_foreach_support"),
         ("utils.data._utils.collate", "np_str_obj_array_pattern default_collate"),
@@ -703,6 +705,27 @@ def test_ways_to_quantise_can_be_named():
         kind = torch.per_tensor_symmetric
         print(kind, isinstance(kind, torch.qscheme), kind == torch.per_tensor_affine, pickle.loads(pickle.dumps(kind)) is copy.deepcopy(kind) is kind)
     """) == ["torch.per_tensor_symmetric True False True"]
+
+
+def test_options_of_files_and_what_is_not_quantised():
+    assert says("""
+        import mmap, torch
+        from torch import serialization as s
+        print(s.get_default_mmap_options() == mmap.MAP_PRIVATE, s.get_crc32_options(), s.set_crc32_options(False), s.get_crc32_options())
+        with s.set_default_mmap_options(mmap.MAP_PRIVATE):
+            pass
+        for flags in (mmap.MAP_SHARED, 77):
+            try:
+                s.set_default_mmap_options(flags)
+            except ValueError as error:
+                print(error)
+        print(torch.is_vulkan_available(), torch.dequantize(torch.ones(2, dtype=torch.int8)), torch.ones(1).half().dequantize().dtype)
+    """) == [
+        "True True None False",
+        "set_default_mmap_options: flags = MAP_SHARED; expected MAP_PRIVATE: files are mapped so that what is written to a tensor does not come into its file",
+        "set_default_mmap_options: flags = 77; expected mmap.MAP_PRIVATE",
+        "False tensor([1., 1.]) torch.float32",
+    ]  # fmt: skip
 
 
 def test_storages_of_files_go_where_a_program_says(tmp_path):

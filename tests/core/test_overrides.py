@@ -417,3 +417,7 @@ def test_a_list_that_changes_while_its_types_are_looked_at():
     with pytest.raises((TypeError, fl.ArgumentError)):
         fl.cat(items)
     assert items == []
+
+
+def test_results_that_are_not_wrapped():
+    assert overrides.get_default_nowrap_functions() == {fl.Tensor._base.__get__, fl.Tensor.grad.__get__}

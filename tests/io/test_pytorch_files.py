@@ -16,6 +16,11 @@ import pytest
 import flambeau as fl
 from flambeau import nn
 from flambeau.serialization import FileFormatError, _zip
+from flambeau.serialization._options import (
+    LoadEndianness,
+    get_default_load_endianness,
+    set_default_load_endianness,
+)
 
 
 @pytest.fixture
@@ -262,6 +267,23 @@ def test_checksums_of_large_entries(place, path):
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("checksums")]
 
 
+@pytest.mark.parametrize("order", [None, *LoadEndianness])
+def test_the_order_of_bytes_where_an_archive_does_not_say_it(order):
+    file, said = io.BytesIO(), io.BytesIO()
+    fl.save({"x": fl.tensor([1, 256])}, file, _disable_byteorder_record=True, format="pt")
+    fl.save({"x": fl.tensor([1, 256])}, said, format="pt")
+    set_default_load_endianness(order)
+    try:
+        assert get_default_load_endianness() is order
+        swapped = (sys.byteorder if order is LoadEndianness.NATIVE else "big" if order is LoadEndianness.BIG else "little") != "little"
+        assert fl.load(io.BytesIO(file.getvalue()))["x"].tolist() == ([1 << 56, 1 << 48] if swapped else [1, 256])
+        assert fl.load(io.BytesIO(said.getvalue()))["x"].tolist() == [1, 256]
+    finally:
+        set_default_load_endianness(None)
+    with pytest.raises(TypeError, match="got 'big'; expected a LoadEndianness or None"):
+        set_default_load_endianness("big")
+
+
 # ------------------------------------------------------------------------------------------- texts of Python 2
 
 
@@ -274,7 +296,7 @@ OLD = m.archive(m.pickle(b"}(", old(b"name"), old("h\u00e9".encode()), m.text("n
 
 
 @pytest.mark.parametrize("how, want", [
-    ({}, {"name": "h\u00e9".encode(), "new": "h\u00e9"}),
+    ({}, {"name": "h\u00e9", "new": "h\u00e9"}),
     ({"encoding": "utf-8"}, {"name": "h\u00e9", "new": "h\u00e9"}),
     ({"encoding": "latin1"}, {"name": "h\u00c3\u00a9", "new": "h\u00e9"}),
     ({"encoding": "bytes"}, {b"name": "h\u00e9".encode(), "new": "h\u00e9"}),
@@ -284,6 +306,11 @@ OLD = m.archive(m.pickle(b"}(", old(b"name"), old("h\u00e9".encode()), m.text("n
 @pytest.mark.parametrize("raw", [OLD, m.stream(OLD[OLD.index(b"\x80\x02}") : OLD.index(b"u.") + 2], {})], ids=["archive", "stream"])
 def test_texts_of_python_2(raw, how, want):
     assert fl.load(io.BytesIO(raw), **how) == want
+
+
+def test_what_is_no_utf_8_stays_bytes():
+    raw = m.archive(m.pickle(b"}(", old(b"name"), old(b"\xff\xfe"), b"u"))
+    assert fl.load(io.BytesIO(raw)) == {"name": b"\xff\xfe"}
 
 
 def test_what_is_no_text_of_that_encoding():
@@ -353,7 +380,7 @@ def test_what_is_written_comes_back():
     assert list(got) == list(obj) and got["p"] is got["tied"][0] and type(got["p"]) is nn.Parameter
     for key in ("x", "t", "row", "half", "empty", "number", "gaps"):
         assert fl.equal(got[key], obj[key]) and got[key].dtype == obj[key].dtype
-    assert got["t"].stride() == (1, 3) and type(got["buffer"]) is nn.Buffer and not got["buffer"].persistent
+    assert got["t"].stride() == (1, 3) and isinstance(got["buffer"], nn.Buffer) and not got["buffer"].persistent
     assert (got["z"], got["raw"], got["dtype"], got["set"]) == (1 - 2j, b"\0\xff", fl.int8, {1})
     got["x"].fill_(7)
     assert got["row"].tolist() == [7, 7, 7] and got["t"][0].tolist() == [7, 7]

@@ -107,6 +107,7 @@ def test_parameters_and_gradients_come_back(path):
     assert {k: type(v) for k, v in got.items()} == {k: type(v) for k, v in obj.items()}
     assert {k: v.requires_grad for k, v in got.items()} == {k: v.requires_grad for k, v in obj.items()}
     assert all(v.is_leaf for v in got.values())
+    assert {k for k, v in got.items() if isinstance(v, nn.Buffer)} == {"buffer", "passing"}
     assert got["buffer"].persistent and not got["passing"].persistent
 
 

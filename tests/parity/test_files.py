@@ -199,7 +199,8 @@ def test_parameters_and_buffers(new):
     p, frozen, leaf = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2), requires_grad=False), torch.ones(3, requires_grad=True)
     p.note = "kept"
     got = theirs_to_ours([p, frozen, leaf, torch.nn.Buffer(torch.ones(1)), torch.nn.Buffer(torch.ones(1), persistent=False), p], _use_new_zipfile_serialization=new)
-    assert [type(x) for x in got] == [fl.nn.Parameter, fl.nn.Parameter, fl.Tensor, fl.nn.Buffer, fl.nn.Buffer, fl.nn.Parameter]
+    assert [type(x) for x in got] == [fl.nn.Parameter, fl.nn.Parameter, fl.Tensor, fl.Tensor, fl.Tensor, fl.nn.Parameter]
+    assert [isinstance(x, fl.nn.Buffer) for x in got] == [False, False, False, True, True, False]
     assert [x.requires_grad for x in got] == [True, False, True, False, False, True]
     assert got[0].note == "kept" and got[0] is got[5] and got[3].persistent and not got[4].persistent
     back = ours_to_theirs([fl.nn.Parameter(fl.ones(2)), fl.nn.Parameter(fl.ones(2), requires_grad=False), fl.ones(1, requires_grad=True), fl.nn.Buffer(fl.ones(1))])

@@ -194,7 +194,7 @@ def load(
             tensor's bytes are read when they are used (checksums of PyTorch's and NumPy's archives are compared only where it is False);
             False reads the file.
         pickle_load_args: `encoding` and `errors`, for texts in PyTorch files that Python 2 wrote: the name of an encoding, or "bytes",
-            which leaves them bytes. Without it ASCII becomes text, and all else stays bytes.
+            which leaves them bytes. Without it UTF-8 becomes text, and all else stays bytes.
 
     Returns:
         What was saved. Of safetensors, `.npz`, GGUF and an index a dict of tensors by their names, of a TorchScript archive the

@@ -21,11 +21,13 @@ class OldText:
         self._encoding, self._errors = encoding, errors
 
     def __call__(self, raw: bytes) -> Any:
-        if self._encoding == "bytes" or (self._encoding is None and not raw.isascii()):
+        if self._encoding == "bytes":
             return raw
         try:
-            return raw.decode(self._encoding or "ascii", self._errors)
+            return raw.decode(self._encoding or "utf-8", self._errors)
         except (UnicodeError, LookupError) as error:
+            if self._encoding is None:
+                return raw
             raise FileFormatError(
                 f"a text of Python 2 is no {self._encoding}: {short(raw)}: {error} (load it with encoding='latin1', or encoding='bytes')"
             ) from None
@@ -34,7 +36,7 @@ class OldText:
         """The bytes of an array, which are written as a text."""
         if type(value) is bytes:
             return value
-        encoding = "latin1" if self._encoding in (None, "bytes") else str(self._encoding)
+        encoding = "latin1" if self._encoding == "bytes" else self._encoding or "utf-8"
         try:
             return value.encode(encoding)  # type: ignore[union-attr]
         except (UnicodeError, LookupError):

@@ -309,8 +309,6 @@ def is_sparse(value: Tensor) -> bool:
 
 
 def _class_of(value: Tensor) -> str | None:
-    if type(value) is Tensor:
-        return None
     from flambeau.nn.parameter import Buffer, Parameter
 
     if isinstance(value, Parameter):

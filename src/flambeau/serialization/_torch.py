@@ -24,6 +24,7 @@ from typing import Any
 from flambeau._C import Tensor, ops, uint8
 from flambeau.serialization._errors import FileFormatError, RefusedName, short
 from flambeau.serialization._old_text import OldText
+from flambeau.serialization._options import default_byte_order
 from flambeau.serialization._pickle import Global, Machine, names_in
 from flambeau.serialization._skip import is_skipped
 from flambeau.serialization._source import Source, flat_of
@@ -81,7 +82,7 @@ class _InArchive(_Keyed):
     def __init__(self, archive: Archive, folder: str, prefix: str, move: Move, text: OldText, in_script: bool) -> None:
         super().__init__(archive.source.size, move, text, in_script)
         self._archive, self._folder, self._prefix = archive, folder, prefix
-        order = self._text("byteorder", "little")
+        order = self._text("byteorder", default_byte_order())
         if order not in ("little", "big"):
             raise FileFormatError(f"says that its byte order is {short(order)}; expected little or big")
         self._swap = order == "big"

@@ -160,7 +160,7 @@ def _moment(kind: Any, *sizes: int) -> Function:
 
     def make(names: Context, args: tuple[Any, ...]) -> Any:
         expect(f"datetime.{kind.__name__}", args, (bytes, str), datetime.timezone, optional=1)
-        raw = args[0].encode("latin1", "replace") if type(args[0]) is str else args[0]
+        raw = names.old_text.bytes_of(args[0])  # a text is Python 2's
         if len(raw) not in sizes or (kind is datetime.date and len(args) > 1):
             raise FileFormatError(f"datetime.{kind.__name__} is made of {short(args)}; expected {sizes[0]} bytes")
         return kind(raw, *args[1:])

@@ -24,7 +24,12 @@ from flambeau._C import Tensor, ops
 from flambeau._memory_format import LAYOUTS, layout, sparse_coo, strided
 from flambeau.compat._torch.names import home_of
 from flambeau.nn.module import Module
-from flambeau.nn.parameter import Parameter, UninitializedParameter, UninitializedTensorMixin
+from flambeau.nn.parameter import (
+    Buffer,
+    Parameter,
+    UninitializedParameter,
+    UninitializedTensorMixin,
+)
 from flambeau.serialization._allowed import found_by_name, functional_names
 from flambeau.serialization._container import array_of, write_all
 from flambeau.serialization._named import is_ordinary
@@ -43,7 +48,7 @@ from flambeau.storage import STORAGES, TypedStorage, UntypedStorage
 _FOLDER = "archive"
 _STORAGE_OF = {getattr(_C, dtype): f"{kind}Storage" for kind, dtype in STORAGES.items()}
 _SPARSE = {kind: f"torch.{name}" for name, kind in LAYOUTS.items() if kind is not strided}
-_OF_CLASSES = ("persistent", "_is_param")  # what a Buffer and a Parameter of another class know of themselves
+_OF_CLASSES = ("persistent", "_is_buffer", "_is_param")  # what a Buffer and a Parameter of another class know of themselves
 _PLAIN_KEYS = (str, int, bool, tuple, _C.Size, frozenset)  # and what has a way of its own: parts of a tuple are keys, too
 _NOT_MET: dict[str, Any] = {}
 _ORDERED = "collections OrderedDict"
@@ -185,8 +190,9 @@ class _Encoder(Encoder):
             node = {"O": "torch._utils _rebuild_meta_tensor_no_storage", "args": args, "state": None}
             if type(value) is Parameter:
                 node = {"O": "torch._utils _rebuild_parameter", "args": [node, grad, {"o": []}], "state": None}
-            elif type(value) is not Tensor:
-                raise _C.DeviceError(f"save: {where} is a {type(value).__name__} on the meta device and has no data to write")
+            elif type(value) is not Tensor or isinstance(value, Buffer):
+                kind = Buffer if isinstance(value, Buffer) else type(value)
+                raise _C.DeviceError(f"save: {where} is a {kind.__name__} on the meta device and has no data to write")
         if own := getattr(value, "__dict__", {}).keys() - _OF_CLASSES - {"_device", "_dtype"}:
             raise TypeError(f"save: {where} has no data, but attributes ({', '.join(sorted(own))}); expected none")
         self._begun(value, node)

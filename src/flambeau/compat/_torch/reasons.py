@@ -24,6 +24,8 @@ REASONS: dict[str, dict[str, str]] = {
         "compiled_with_cxx11_abi": _COMPILED,
         "PyTorchFileReader": "the reader of PyTorch's archives is refused: flambeau.load reads them",
         "jagged": "a layout that no tensor has here",
+        "dequantize": "nothing is quantised: what it gives is `x.float()`",
+        "is_vulkan_available": "a backend that is not here",
         **dict.fromkeys(("native_norm", "set_vital"), _INSIDE),
         "save": f"{_INSTEAD}: flambeau.save writes safetensors where no format is given, torch.save an archive of PyTorch's",
         "*": "`_foreach_*`, the element types that no tensor has here, TorchScript's types and names that moved to torch.jit, StorageBase",

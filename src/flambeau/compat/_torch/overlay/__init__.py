@@ -53,6 +53,18 @@ def _has_compatible_shallow_copy_type(input: Any, other: Any) -> bool:  # noqa: 
     return bool(input.layout == other.layout and input.device == other.device)
 
 
+def dequantize(tensor: Any) -> Any:
+    """In float32: nothing is quantised."""
+    if not isinstance(tensor, _core.Tensor):
+        raise NotImplementedError(f"dequantize: got a {type(tensor).__name__}; expected a tensor")
+    return tensor.dequantize()
+
+
+def is_vulkan_available() -> bool:
+    """False: there is no such backend."""
+    return False
+
+
 class PyTorchFileReader:
     """Refused: it is PyTorch's own reader of zip files; `torch.load` reads them."""
 

@@ -6,8 +6,21 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import serialization as _serialization
+from flambeau.serialization._options import (
+    LoadEndianness,
+    get_crc32_options,
+    get_default_load_endianness,
+    get_default_mmap_options,
+    set_crc32_options,
+    set_default_load_endianness,
+    set_default_mmap_options,
+)
 
-__all__ = ["SourceChangeWarning", "default_restore_location", "location_tag", "normalize_storage_type", "save", "validate_cuda_device"]
+__all__ = [
+    "LoadEndianness", "SourceChangeWarning", "default_restore_location", "get_crc32_options", "get_default_load_endianness",
+    "get_default_mmap_options", "location_tag", "normalize_storage_type", "save", "set_crc32_options", "set_default_load_endianness",
+    "set_default_mmap_options", "validate_cuda_device",
+]  # fmt: skip
 
 
 class SourceChangeWarning(Warning):
