@@ -103,7 +103,6 @@ DIFFERENT = {
     "matrix_exp": {"method,strided,values bfloat16 float16": "matrices of 16 bits are cast by the caller"},
     "mean": {"errors": "the mean of integers is a float", "out complex128 complex64": CASTS},
     "mode": {"values bfloat16 bool float16 int32 int64 uint8": EQUALS},
-    "module nn.CircularPad1d": {"errors": "any leading axes are kept"},
     "module nn.FractionalMaxPool3d": {"values float32 float64": "samples of a batch do not go with an input without one"},
     "module nn.NLLLoss": {"errors": "an empty weight of another type is looked at last"},
     "module nn.TransformerEncoder": {"values float32 float64": "the database passes a layer of PyTorch's; test_nn.py compares the class"},

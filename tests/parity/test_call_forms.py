@@ -115,8 +115,6 @@ KNOWN_POSITIONS: dict[str, str] = {
     "kl_div": "losses do not broadcast",
     "margin_ranking_loss": "losses do not broadcast",
     "max_pool1d_with_indices": "without a batch: an inner function there",
-    "rnn_relu_cell": "a bias for each sample",
-    "rnn_tanh_cell": "a bias for each sample",
     "sparse_coo_tensor": "the form without values",
     **dict.fromkeys([f"sparse_{kind}_tensor" for kind in ("csr", "csc", "bsr", "bsc")], "indices that are no integers"),
     "svd": "signs of singular vectors are free",

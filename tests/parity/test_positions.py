@@ -54,6 +54,7 @@ DEFAULTS: dict[str, str] = {
 }
 # What takes a keyword more, each with its reason.
 ADDED: dict[str, str] = {
+    "nn.utils.parametrize.ParametrizationList.name": "what errors call the tensor",
     "autograd.profiler.EventList.table.limits": "tables beside numbers of the machine",
     "autograd.profiler.profile.key_averages.group_by": "by lines of the program, too",
     "autograd.profiler.profile.max_events": "how much memory a profile may take",

@@ -309,7 +309,7 @@ def points_and_rays(lib):
     pdf = (weights[..., 1:-1] + 1e-5).detach()
     cdf = lib.cumsum(pdf / lib.sum(pdf, -1, keepdim=True), -1)
     cdf = lib.cat([lib.zeros_like(cdf[..., :1]), cdf], -1)
-    u = lib.linspace(0.0, 1.0, steps=5).expand([*list(cdf.shape[:-1]), 5]).contiguous()
+    u = lib.linspace(0.0, 0.95, steps=5).expand([*list(cdf.shape[:-1]), 5]).contiguous()
     inds = lib.searchsorted(cdf, u, right=True)
     below, above = lib.max(lib.zeros_like(inds - 1), inds - 1), lib.min((cdf.shape[-1] - 1) * lib.ones_like(inds), inds)
     g = lib.stack([below, above], -1)

@@ -160,7 +160,7 @@ def _rebuild_from_type(names: Context, args: tuple[Any, ...]) -> Tensor:
     if own is not None:
         _check_tensor(name, value)
         value = _with_grad(value.detach().as_subclass(own), value.requires_grad)
-        if hasattr(own, "__setstate__"):
+        if own.__setstate__ is not Tensor.__setstate__:  # type: ignore[attr-defined]
             (state,) = plain((state,))
             names.run(own, lambda: names.set_state(value, state))
             return value

@@ -53,7 +53,7 @@ class ParametrizationList(ModuleList):
     An original may be parametrized itself, under the name that it has here.
     """
 
-    def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False, name: str = "original") -> None:
+    def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False, *, name: str = "original") -> None:
         super().__init__(modules)
         self.unsafe = unsafe
         with no_grad():
@@ -200,7 +200,7 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     original = module._parameters.get(tensor_name, module._buffers.get(tensor_name))
     if original is None:
         raise ValueError(f"register_parametrization: {type(module).__name__} has no parameter or buffer '{tensor_name}'")
-    chain = ParametrizationList([parametrization], original, unsafe, tensor_name)
+    chain = ParametrizationList([parametrization], original, unsafe, name=tensor_name)
     cls: Any = type(module)
     title = cls.__name__
     if "parametrizations" not in module._modules:
