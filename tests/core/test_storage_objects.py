@@ -216,6 +216,9 @@ def test_states_of_old_pickles():
     assert z.data_ptr() == x.data_ptr() and not z.requires_grad
     with pytest.raises(ValueError, match="a state of 2 parts; expected 3, 4 or 5"):
         z.__setstate__((1, 2))
+    for state in (fl.int16, 1.0, (True, None, 3)):
+        with pytest.raises(TypeError, match=r"__setstate__: the (state is a|hooks are a) "):
+            z.__setstate__(state)
     with pytest.raises(RuntimeError, match="the tensor has a history"):
         (y * 2).__setstate__((True, None, {}))
     z.name_of_mine = 3
