@@ -40,7 +40,7 @@ def from_file(
         dtype: of the elements, by default that of new tensors.
 
     Raises:
-        RuntimeError: the file is not there, or shorter, and `shared` is not True; another device than the CPU.
+        RuntimeError: the file is not there, or shorter, and `shared` is not True; it can not be as long; another device than the CPU.
     """
     kind = _C.get_default_dtype() if dtype is None else dtype
     count = size or 0
@@ -63,6 +63,8 @@ def from_file(
         if not bytes_of_all:
             return ops.empty((0,), dtype=kind).requires_grad_(requires_grad)  # type: ignore[no-any-return]
         pages = FilePages.of(handle, bytes_of_all, filename, bool(shared))
+    except OSError as error:
+        raise RuntimeError(f"from_file: {os.fspath(filename)} can not have {bytes_of_all} bytes: {error}") from error
     finally:
         os.close(handle)
     return frombuffer(pages, dtype=kind, count=count).requires_grad_(requires_grad)

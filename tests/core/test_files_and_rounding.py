@@ -18,7 +18,7 @@ def test_a_shared_file_sees_what_is_written(tmp_path):
     assert np.fromfile(path, np.int32).tolist() == [0, 1, 2, 3] and private.tolist() == [9, 9, 9]
     assert fl.from_file(path, True, 6, dtype=fl.int32).tolist() == [0, 1, 2, 3, 0, 0] and fl.from_file(path).shape == (0,)
     for call, text in ((lambda: fl.from_file(path, size=99), "has 24 bytes; expected 396, 99 of"), (lambda: fl.from_file(tmp_path / "no", size=1), "No such file"),
-                       (lambda: fl.from_file(path, size=-1), "size = -1")):  # fmt: skip
+                       (lambda: fl.from_file(path, size=-1), "size = -1"), (lambda: fl.from_file(path, True, 2**58, dtype=fl.int8), "can not have .* bytes")):  # fmt: skip
         with pytest.raises(RuntimeError, match=text):
             call()
 
