@@ -1,6 +1,6 @@
 // The library's exceptions. The bindings translate each into the Python class of the same name.
 //
-//   ShapeError, ArgumentError (ValueError)  DTypeError (TypeError)  IndexError -> RangeError (IndexError)  TypeMismatch -> TypeError
+//   ShapeError, ArgumentError (ValueError)  DTypeError (TypeError, NotImplementedError)  IndexError -> RangeError (IndexError)  TypeMismatch -> TypeError
 //   AutogradError, DeviceError, LinAlgError, NoDataError (DeviceError, NotImplementedError); of all but TypeMismatch also RuntimeError, which PyTorch's callers catch
 //
 // Text: `op: argument = got; expected what`, with a way out where there is one.
