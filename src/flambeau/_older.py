@@ -360,3 +360,31 @@ def sparse_dim(self: Tensor) -> int:
     """0: no axis of a dense tensor is sparse."""
     return 0
 
+
+def dequantize(self: Tensor) -> Tensor:
+    """In float32: nothing is quantised."""
+    return self.to(_C.float32)
+
+
+def setstate(self: Tensor, state: Any) -> None:
+    """What pickles of PyTorch's old versions have: a view of a storage, or `requires_grad` and hooks."""
+    if isinstance(state, dict):  # attributes, of a program's `__reduce__`
+        self.__dict__.update(state)
+        return
+    if not isinstance(state, tuple):
+        raise TypeError(f"__setstate__: the state is a {type(state).__name__}; expected attributes by name, or PyTorch's tuple")
+    if not self.is_leaf:
+        raise _C.AutogradError("__setstate__: the tensor has a history; expected a leaf")
+    if len(state) == 4:
+        self.set_(*state)
+        return
+    if len(state) not in (3, 5):
+        raise ValueError(f"__setstate__: a state of {len(state)} parts; expected 3, 4 or 5")
+    hooks, requires_grad = (state[2], state[3]) if len(state) == 5 else (state[2], state[0])
+    if hooks is not None and not isinstance(hooks, dict):
+        raise TypeError(f"__setstate__: the hooks are a {type(hooks).__name__}; expected a dict of them, or None")
+    if len(state) == 5:
+        self.data = state[0]
+    self.requires_grad = requires_grad
+    for hook in (hooks or {}).values():
+        self.register_hook(hook)

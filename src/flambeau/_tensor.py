@@ -386,35 +386,6 @@ def _cpu(self: Tensor, *args: Any, memory_format: Any = None) -> Tensor:
     return self.to("cpu", memory_format=memory_format)
 
 
-def _dequantize(self: Tensor) -> Tensor:
-    """In float32: nothing is quantised."""
-    return self.to(_C.float32)
-
-
-def _setstate(self: Tensor, state: Any) -> None:
-    """What pickles of PyTorch's old versions have: a view of a storage, or `requires_grad` and hooks."""
-    if isinstance(state, dict):  # attributes, of a program's `__reduce__`
-        self.__dict__.update(state)
-        return
-    if not isinstance(state, tuple):
-        raise TypeError(f"__setstate__: the state is a {type(state).__name__}; expected attributes by name, or PyTorch's tuple")
-    if not self.is_leaf:
-        raise _C.AutogradError("__setstate__: the tensor has a history; expected a leaf")
-    if len(state) == 4:
-        self.set_(*state)
-        return
-    if len(state) not in (3, 5):
-        raise ValueError(f"__setstate__: a state of {len(state)} parts; expected 3, 4 or 5")
-    hooks, requires_grad = (state[2], state[3]) if len(state) == 5 else (state[2], state[0])
-    if hooks is not None and not isinstance(hooks, dict):
-        raise TypeError(f"__setstate__: the hooks are a {type(hooks).__name__}; expected a dict of them, or None")
-    if len(state) == 5:
-        self.data = state[0]
-    self.requires_grad = requires_grad
-    for hook in (hooks or {}).values():
-        self.register_hook(hook)
-
-
 def _random_(self: Tensor, *bounds: int, generator: Any = None, **named: int) -> Tensor:
     """Fills with integers: all the dtype can hold exactly, [0, to), or [from, to)."""
     if named.keys() - {"from", "to"}:
@@ -646,7 +617,7 @@ def attach() -> None:
         "__iter__": _iter, "__contains__": _contains, "__format__": _format, "__repr__": _repr, "_repr_html_": _repr_html,
         "register_hook": _register_hook, "_make_wrapper_subclass": staticmethod(_hollow.make_wrapper_subclass),
         "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook, "retain_grad": _retain_grad,
-        "__setstate__": _setstate, "dequantize": _dequantize,
+        "__setstate__": _method_of("_older", "setstate", "Takes over what pickles of PyTorch's old versions have."),
         "type": _type, "cuda": _cuda, "cpu": _cpu, "random_": _random_, "new_tensor": _new_tensor,
         "share_memory_": _share_memory_, "stft": _stft, "istft": _istft,
         "type_as": _type_as,
@@ -701,7 +672,7 @@ def attach() -> None:
     # Kinds of tensors and devices that are not here.
     for name in ("quantized", "nested", "mkldnn", "mps", "xpu", "xla", "ipu", "mtia", "maia", "vulkan"):
         methods[f"is_{name}"] = property(lambda self: False)
-    for name in ("new", "apply_", "map_", "map2_", "hardshrink", "is_set_to", "dim_order", "dense_dim", "sparse_dim"):
+    for name in ("new", "apply_", "map_", "map2_", "hardshrink", "is_set_to", "dim_order", "dense_dim", "sparse_dim", "dequantize"):
         methods[name] = _older_method(name)
     for name in ("storage", "_typed_storage", "storage_type", "untyped_storage", "set_"):
         methods[name] = _storage_method(name)

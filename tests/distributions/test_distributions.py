@@ -476,3 +476,14 @@ def test_arguments_are_checked_inside_of_vmap():
         fl.vmap(lambda s: D.Normal(0.0 * s, s).mean)(fl.tensor([1.0, -1.0]))
     with pytest.raises(ValueError, match=r"value\[0\] = nan"):
         fl.vmap(lambda v: D.Normal(0.0, 1.0).log_prob(v))(fl.tensor([float("nan"), 1.0]))
+
+
+def test_a_temperature_is_a_number_or_a_tensor():
+    class Liar:
+        def __float__(self):
+            raise ValueError("no number")
+
+    for kind in (D.RelaxedBernoulli, D.RelaxedOneHotCategorical):
+        with pytest.raises(TypeError, match="temperature = .* is a Liar; expected a number or a Tensor"):
+            kind(Liar(), probs=fl.tensor([0.4, 0.6]))
+        assert kind(np.float32(0.5), probs=fl.tensor([0.4, 0.6])).rsample().shape == (2,)

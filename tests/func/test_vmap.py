@@ -331,6 +331,7 @@ ERRORS = [
     (lambda x: vmap(lambda a: a, out_dims=(0, 0))(x), ValueError, "out_dims"),
     (lambda x: vmap(lambda a: a, randomness="some")(x), RuntimeError, "randomness = 'some'"),
     (lambda x: vmap(lambda a: a, chunk_size=0)(x), ValueError, "chunk_size = 0"),
+    (lambda x: vmap(lambda a: a, chunk_size=2)(x[0, :1].expand(2**58)), ValueError, "fewer than 2.31 chunks"),
     (lambda x: vmap(lambda a: a.sum(1))(x), IndexError, "sum: dim = 1, but a sample has 1 axes"),
     (lambda x: vmap(lambda a: a.view(2, 2))(x), fl.ShapeError, r"view: a sample has shape \[3\]"),
     (lambda x: vmap(lambda a: a @ fl.ones(4, dtype=x.dtype))(x), fl.ShapeError, "matmul"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -30,14 +31,17 @@ def is_number(value: Any) -> bool:
 
 
 def checked_number(name: str, key: str, value: Any) -> Any:
-    """A parameter that is used as it is, a number or a tensor.
+    """A parameter that is used as it is, a number or a tensor; what can be made a number is one.
 
     Raises:
         TypeError: it is neither.
     """
-    if not is_number(value) and not fl.overrides.is_tensor_like(value) and not hasattr(type(value), "__float__"):
-        raise TypeError(f"{name}: {key} = {value!r} is a {type(value).__name__}; expected a number or a Tensor")
-    return value
+    if is_number(value) or fl.overrides.is_tensor_like(value):
+        return value
+    if hasattr(type(value), "__float__"):
+        with contextlib.suppress(Exception):
+            return float(value)
+    raise TypeError(f"{name}: {key} = {value!r} is a {type(value).__name__}; expected a number or a Tensor")
 
 
 def checked_tensor(name: str, key: str, value: Any) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
-from flambeau._C import Tensor, ops
+from flambeau._C import ArgumentError, Tensor, ops
 from flambeau._errors import RefusedTypeError
 from flambeau._info import a_function
 from flambeau.func import _draws
@@ -64,6 +64,8 @@ def vmap(
         call = _Call(functools.partial(func, **kwargs), build, out_dims, randomness)
         if chunk_size is None or size <= chunk_size:
             return call(leaves, dims, size)
+        if -(-size // chunk_size) >= 2**31:
+            raise ArgumentError(f"vmap: chunk_size = {chunk_size} of {size} samples; expected one that leaves fewer than 2^31 chunks")
         return call.in_chunks(leaves, dims, size, chunk_size)
 
     return mapped
