@@ -64,7 +64,7 @@ def vmap(
         call = _Call(functools.partial(func, **kwargs), build, out_dims, randomness)
         if chunk_size is None or size <= chunk_size:
             return call(leaves, dims, size)
-        if -(-size // chunk_size) >= 2**31:
+        if size // int(chunk_size) >= 2**31:
             raise ArgumentError(f"vmap: chunk_size = {chunk_size} of {size} samples; expected one that leaves fewer than 2^31 chunks")
         return call.in_chunks(leaves, dims, size, chunk_size)
 
