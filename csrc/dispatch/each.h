@@ -37,13 +37,13 @@ enum class Bytes : uint8_t {
   None,
   Ints,
   All,    // bool, too
-  Order,  // uint8 and bool: what is computed depends on which is larger
+  Order,  // uint8 and bool, and int8 by another: what is computed depends on which is larger
   Bits  // none; but what is made of uint64 depends on its bits alone, or on nothing
 };
 
 // The loops of one op for the processor at hand.
 struct EachKernel {
-  TileFn all[9], single[9], first[9];  // float, double, int32, int64, uint8, complex of float, of double, int16, bool
+  TileFn all[10], single[10], first[10];  // float, double, int32, int64, uint8, complex of float, of double, int16, bool, int8
   bool bool_out;
   Bytes bytes;
   RegisterRuns registers;
@@ -57,6 +57,7 @@ struct EachKernel {
                   : is_complex(compute)         ? 6
                   : compute == DType::Int16     ? 7
                   : compute == DType::Bool      ? 8
+                  : compute == DType::Int8      ? 9
                                                 : 4;
     return {all[i], single[i], first[i], bool_out, compute == DType::Float32 && registers.of ? &registers : nullptr,
             compute == DType::Float32 ? half_bits : nullptr};

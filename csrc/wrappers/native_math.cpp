@@ -90,10 +90,13 @@ constexpr PlainPower kPlainPowers[] = {{2, op::square, op::square_}, {3, op::cub
 
 // The op that a^b is; null where it is none of them.
 const PlainPower* plain_power(const Operand& a, const Operand& b) {
-  if (b.is_tensor() || !a.is_tensor() || !is_inexact(a.tensor().dtype()) || b.number().is_complex()) return nullptr;
+  if (b.is_tensor() || !a.is_tensor() || b.number().is_complex()) return nullptr;
+  const DType type = a.tensor().dtype();
+  const bool whole = !is_inexact(type);
+  if (whole && (type == DType::Bool || b.number().is_float())) return nullptr;
   const double exponent = b.number().as_double();
   for (const PlainPower& p : kPlainPowers)
-    if (p.exponent == exponent) return &p;
+    if (p.exponent == exponent && (!whole || exponent > 1)) return &p;
   return nullptr;
 }
 

@@ -61,8 +61,7 @@ DType each::loop_type(const EachKernel& kernel, const char* op, DType type, cons
   const bool modular = kernel.bytes == Bytes::Ints || kernel.bytes == Bytes::All, order = kernel.bytes == Bytes::Order;
   // Whether there is a loop over the type itself, or over bytes.
   bool narrow = type == DType::Bool    ? kernel.bytes == Bytes::All || order
-                : type == DType::Int8  ? modular
-                : type == DType::UInt8 || type == DType::Int16 ? modular || order
+                : type == DType::UInt8 || type == DType::Int8 || type == DType::Int16 ? modular || order
                                        : false;
   for (int k = 0; k < n; ++k) {
     if (in[k].is_tensor()) continue;
@@ -77,7 +76,7 @@ DType each::loop_type(const EachKernel& kernel, const char* op, DType type, cons
     check::fits(op, "factor", compute, *params);
     narrow = narrow && holds(type, *params);
   }
-  return !narrow ? wide : type == DType::Int16 || type == DType::Bool ? type : DType::UInt8;
+  return !narrow ? wide : type == DType::Int16 || type == DType::Bool || (order && type == DType::Int8) ? type : DType::UInt8;
 }
 
 // Strides of x in a broadcast shape: 0 where its axis is 1 or missing.

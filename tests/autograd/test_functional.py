@@ -117,6 +117,12 @@ def test_the_value_keeps_its_shape(product):
     assert value.tolist() == [5.0] and found.tolist() == [2.0, 0.0]
 
 
+@pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
+def test_a_jacobian_that_nothing_holds_is_refused_before_its_rows(strategy):
+    with pytest.raises(RuntimeError, match="576460752303423488"):
+        fl.autograd.functional.jacobian(lambda x: x * 2, fl.empty(2**59, device="meta"), strategy=strategy)
+
+
 def test_an_unknown_strategy_is_refused():
     with pytest.raises(AssertionError, match="strategy = 'both'; expected 'reverse-mode' or 'forward-mode'"):
         A.jacobian(lambda x: x, vector(1.0), strategy="both")

@@ -13,9 +13,14 @@ import flambeau as fl
 BINARY = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
     "eq": operator.eq, "ne": operator.ne, "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor,
-    "maximum": np.maximum, "minimum": np.minimum,
+    "maximum": np.maximum, "minimum": np.minimum, "fmax": np.fmax, "fmin": np.fmin,
+    # Shifts by a negative count, or by more than there are bits, are those of unbounded numbers.
+    "bitwise_right_shift": lambda a, b: (a.astype(np.int64) >> np.where((b < 0) | (b > 62), 62, b).astype(np.int64)).astype(a.dtype),
 }  # fmt: skip
-UNARY = {"neg": np.negative, "abs": np.abs, "sign": np.sign}
+UNARY = {
+    "neg": np.negative, "abs": np.abs, "sign": np.sign, "sgn": np.sign, "relu": lambda a: np.maximum(a, a.dtype.type(0)), "square": np.square,
+    **dict.fromkeys(["floor", "ceil", "trunc", "round"], np.copy),
+}  # fmt: skip
 
 
 def pairs(dtype):
@@ -58,6 +63,27 @@ def test_each(name, dtype):
     assert np.array_equal(getattr(fl, name)(fl.tensor(a)[::2, 1::3]).numpy(), expected[::2, 1::3])
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+def test_squares_and_cubes_as_powers(dtype):
+    a = pairs(dtype)[0] if np.dtype(dtype).itemsize < 4 else np.array([0, 1, -1, 7, -46341, 2**31 - 1, -(2**31)], dtype)
+    x = fl.tensor(a)
+    for found, expected in ((x**2, a * a), (fl.pow(x, 3), a * a * a), (x.clone().pow_(2), a * a)):
+        assert found.dtype == x.dtype and np.array_equal(found.numpy(), expected)
+    assert (x**2.0).dtype == fl.float32 and (fl.tensor([True]) ** 2).dtype == fl.int64
+    with pytest.raises(RuntimeError):
+        x**-1
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
+def test_three_of_them(dtype):
+    a, b = pairs(dtype)
+    x, y = fl.tensor(a), fl.tensor(b)
+    for value in (1, -1, 5):
+        expected = (a.astype(np.int64) + value * (a.astype(np.int64) * b)).astype(dtype)
+        assert np.array_equal(fl.addcmul(x, x, y, value=value).numpy(), expected)
+        assert np.array_equal(fl.addcmul(x, x[:, :1], y, value=value)[::3, 1::2].numpy(), expected[::3, 1::2])
+
+
 @pytest.mark.parametrize("dtype,numbers", [("uint8", (0, 7, 255, 256, -1, 300)), ("int8", (-128, 127, 128, -129, 0)), ("int16", (-(2**15), 2**15 - 1, 2**15, -40000, 5))])
 def test_numbers_that_the_type_holds_and_others(dtype, numbers):
     a, _ = pairs(dtype)
@@ -77,7 +103,7 @@ def test_numbers_that_the_type_holds_and_others(dtype, numbers):
 def test_bools():
     a, b = np.array([False, True] * 900), np.array([False, False, True, True] * 450)
     x, y = fl.tensor(a), fl.tensor(b)
-    for name in ("lt", "le", "gt", "ge", "eq", "ne", "maximum", "minimum"):
+    for name in ("lt", "le", "gt", "ge", "eq", "ne", "maximum", "minimum", "fmax", "fmin"):
         found = getattr(fl, name)(x, y)
         assert found.dtype is fl.bool
         assert np.array_equal(found.numpy(), BINARY[name](a, b)), name
@@ -130,7 +156,7 @@ def test_inner_products_of_complex_numbers(dtype):
 
 
 # Bools of other memory may be any byte but 0; they are computed as 1.
-OF_BOOLS = {name: BINARY[name] for name in ("lt", "le", "gt", "ge", "eq", "ne", "bitwise_and", "bitwise_or", "bitwise_xor", "mul", "maximum", "minimum")}
+OF_BOOLS = {name: BINARY[name] for name in ("lt", "le", "gt", "ge", "eq", "ne", "bitwise_and", "bitwise_or", "bitwise_xor", "mul", "maximum", "minimum", "fmax", "fmin")}
 OF_BOOLS |= {"logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor}
 
 

@@ -656,3 +656,21 @@ def test_rows_that_are_converted_together_are_those_that_are_converted_one_by_on
             want = fl.stack([fold(row.clone(), 0) for row in x])
             assert bits(fold(rows, 1)) == bits(want)
         np.testing.assert_allclose(rows.sum(1, dtype=fl.float32).numpy(), array(x.double()).sum(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "float32"])
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 200])
+def test_largest_so_far_along_rows_of_every_kind(dtype, n):
+    """The last of equals; NaN from where it is met. Rows go up, down, stay, or change where a piece of 64 begins."""
+    drawn = np.random.default_rng(0).integers(-5, 6, (9, n))
+    x = np.stack([np.arange(n), -np.arange(n), np.zeros(n), np.arange(n) // 64, -(np.arange(n) // 64), *drawn]).astype(dtype)
+    if dtype != "int64":
+        x[-1, n // 2] = x[-2, 0] = x[-3, -1] = np.nan
+    for name, better in (("cummax", np.greater_equal), ("cummin", np.less_equal)):
+        values, places = x.copy(), np.zeros(x.shape, np.int64)
+        for row, place in zip(values, places):
+            for i in range(1, n):
+                wins = row[i] != row[i] or better(row[i], row[i - 1])
+                row[i], place[i] = (row[i], i) if wins else (row[i - 1], place[i - 1])
+        found = getattr(fl, name)(fl.tensor(x), 1)
+        assert np.array_equal(found.values.numpy(), values, equal_nan=dtype != "int64") and np.array_equal(found.indices.numpy(), places)

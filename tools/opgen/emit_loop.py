@@ -90,11 +90,14 @@ def each_loop(op: Op, registers: str) -> list[str]:
         out[start:] = ["  if constexpr (is_complex_type<T>) {", "  for (int64_t i_ = 0; i_ < n_; ++i_) {", *of_complex, "  }", "  } else {", *out[start:], "  }"]
     out += ["  }", "}", "}  // namespace"]
     types = each_types(op) + (["uint8_t", "int16_t"] if op.get("bytes") in ("ints", "all", "order") else []) + (list(COMPLEX_TYPES) if op.takes_complex else [])
+    if op.get("bytes") == "order":
+        types.append("int8_t")
 
     def cells(arguments: str) -> str:
-        all_types = ("float", "double", "int32_t", "int64_t", "uint8_t", *COMPLEX_TYPES, "int16_t")
+        all_types = ("float", "double", "int32_t", "int64_t", "uint8_t", *COMPLEX_TYPES, "int16_t", "int8_t")
         of_types = [f"tile_{op.ident}<{t}{arguments}>" if t in types else "nullptr" for t in all_types]
-        return ", ".join([*of_types, f"tile_{op.ident}<uint8_t{arguments}, true>" if truths else "nullptr"])
+        of_types.insert(-1, f"tile_{op.ident}<uint8_t{arguments}, true>" if truths else "nullptr")
+        return ", ".join(of_types)
 
     halves = ""
     if expression := op.get("half_bits"):

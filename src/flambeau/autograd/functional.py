@@ -188,7 +188,15 @@ def _unit(like: Tensor, k: int) -> Tensor:
     return flat.reshape(like.shape)
 
 
+def _check_blocks(y: Tensors, x: Tensors) -> None:
+    """Refuses Jacobians that no memory can hold, before as many backwards are run as they have rows."""
+    for out in y:
+        for given in x:
+            ops.empty(out.shape + given.shape, dtype=given.dtype, device="meta")
+
+
 def _by_rows(y: Tensors, x: Tensors, create_graph: bool, strict: bool) -> list[list[Tensor]]:
+    _check_blocks(y, x)
     blocks = []
     for out in y:
         rows = [_gradients("jacobian", [out], x, [_unit(out, k)], create_graph, strict, True) for k in range(out.numel())]
@@ -217,6 +225,7 @@ def _by_directions(func: Callable[..., Any], inputs: Any, create_graph: bool) ->
 
 
 def _by_columns(y: Tensors, x: Tensors, create_graph: bool, strict: bool) -> list[list[Tensor]]:
+    _check_blocks(y, x)
     u = tuple(ops.zeros_like(t).requires_grad_() for t in y)
     rows = _gradients("jacobian", y, x, u, True, strict)
     blocks: list[list[Tensor]] = [[] for _ in y]
