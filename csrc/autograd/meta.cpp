@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/profile.h"
+#include "dispatch/geometry.h"
 #include "graph/program.h"
 #include "op/as_strided_backward.h"
 #include "op/as_strided_gather.h"
@@ -470,9 +471,7 @@ struct Expected final : Node {
   void apply(BackwardCall& call) override {
     Tensor g = std::move(call.in[0]);
     if (!(g.sizes() == sizes_)) {
-      bool sums = g.ndim() >= sizes_.size();
-      for (int k = 1; sums && k <= sizes_.size(); ++k) sums = sizes_[sizes_.size() - k] == 1 || sizes_[sizes_.size() - k] == g.size(-k);
-      if (!sums)
+      if (!broadcasts_to(sizes_, g.sizes()))
         raise<AutogradError>(edges[0].fn->name(), ": a gradient of shape ", g.sizes(), " for its output of shape ", sizes_,
                              "; that tensor was given another shape under no_grad, or other data, between forward and backward");
       g = op::sum_to(g, sizes_);

@@ -29,7 +29,8 @@
 // of a millisecond later or more, while a loop over 100,000 elements takes a hundredth. So short regions note how long the
 // calling thread waited after its own share, and while that is more than a team would spare, loops run on it alone, with the same
 // bits. Each of these takes something off what was noted, so that the team is tried again. On two processors beside two busy
-// processes `x + y` of 120,000 elements took 126 us; it takes 26 to 35, one thread alone 23.
+// processes `x + y` of 120,000 elements took 126 us; it takes 26 to 35, one thread alone 23. Loops inside of such a loop run where
+// they are, and oneDNN is given one thread, as in a region: it sums in another order with two (`in_shared_loop`).
 
 // GCC's OpenMP runtime is what oneDNN's library uses, and two runtimes in a process would be two pools. So the one
 // parallel region that there is enters libgomp by name, as GCC's own code does for `#pragma omp parallel`, and the
@@ -160,6 +161,15 @@ FL_AT_LOAD(current())
 namespace {
 FL_HOT_THREAD_LOCAL constinit int one_core = 0;  // how many OneCores live
 FL_HOT_THREAD_LOCAL constinit int pool = 0;      // the threads of this thread's pool; 0: another library may have changed it
+FL_HOT_THREAD_LOCAL constinit bool by_itself = false;  // this thread computes all ranges of a loop: Note [Workers that come late]
+
+class ByItself {
+ public:
+  ByItself() { by_itself = true; }
+  ~ByItself() { by_itself = false; }
+  ByItself(const ByItself&) = delete;
+  ByItself& operator=(const ByItself&) = delete;
+};
 }
 
 FL_HOT_THREAD_LOCAL constinit void* region_context = nullptr;
@@ -188,6 +198,7 @@ OpenMPThreads::~OpenMPThreads() {
 }
 
 bool in_parallel_region() { return omp_in_parallel(); }
+bool in_shared_loop() { return by_itself || omp_in_parallel(); }
 
 std::string threads_origin() {
   current();
@@ -203,14 +214,17 @@ void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* c
   const int64_t total = end - begin;
   const int threads = num_threads();
   const int64_t ranges = std::min<int64_t>(threads, (total + grain - 1) / grain);
-  if (ranges <= 1 || omp_in_parallel()) {
+  if (ranges <= 1 || in_shared_loop()) {
     fn(context, begin, end);
     return;
   }
   const int64_t late = lateness.load(std::memory_order_relaxed);
   if (late > kLateNs && late / kGrainNs > total / grain * (threads - 1) / threads) {
     const int64_t started = now_ns();
-    fn(context, begin, end);
+    {
+      const ByItself loop;
+      fn(context, begin, end);
+    }
     // Callers whose grain is a single heavy item say too little: what took long should have been shared.
     note_lateness(now_ns() - started > kShortNs ? 0 : late - late / 64);
     return;

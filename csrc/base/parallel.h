@@ -19,6 +19,9 @@ namespace fl {
 int num_threads();
 void set_num_threads(int n);  // throws ArgumentError for n < 1
 bool in_parallel_region();
+// Whether the calling thread computes a range of a parallel loop: in a region, or by itself where a team would come too late. What would
+// be cut otherwise for other threads is cut for one alike, so that the bits do not depend on who was late.
+bool in_shared_loop();
 
 // What the threads of a region take over from the thread that made it, while it lasts: an address whose meaning the layers above know.
 extern FL_HOT_THREAD_LOCAL constinit void* region_context;

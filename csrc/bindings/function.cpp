@@ -6,6 +6,7 @@
 #include "bindings/autograd.h"
 #include "bindings/errors.h"
 #include "bindings/tensor_object.h"
+#include "dispatch/geometry.h"
 #include "tensor/sparse.h"
 
 namespace nb = nanobind;
@@ -53,13 +54,8 @@ void PyFunctionNode::apply(BackwardCall& call) {
     }
     Fit fit;
     Tensor like = empty_strided(want.sizes, Dims(want.sizes.size()), want.dtype, Device{DeviceKind::Meta});
-    if (!(g.sizes() == want.sizes)) {
-      bool expandable = g.ndim() >= want.sizes.size();
-      for (int k = 1; expandable && k <= want.sizes.size(); ++k)
-        expandable = want.sizes[want.sizes.size() - k] == 1 || want.sizes[want.sizes.size() - k] == g.size(-k);
-      if (!expandable)
-        raise<AutogradError>(name_, ": backward returned a gradient of shape ", g.sizes(), " for argument ", i, " of shape ", want.sizes, "; expected equal shapes");
-    }
+    if (!broadcasts_to(want.sizes, g.sizes()))
+      raise<AutogradError>(name_, ": backward returned a gradient of shape ", g.sizes(), " for argument ", i, " of shape ", want.sizes, "; expected equal shapes");
     if (is_complex(g.dtype()) && !is_complex(want.dtype))
       raise<AutogradError>(name_, ": backward returned a gradient of ", g.dtype(), " for argument ", i, " of ", want.dtype, "; expected a real one (for example g.real)");
     fit.note(like, g);

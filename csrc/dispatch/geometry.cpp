@@ -58,6 +58,14 @@ std::optional<Dims> view_strides(IntList old_sizes, IntList old_strides, IntList
   return strides;
 }
 
+bool broadcasts_to(IntList small, IntList large) {
+  if (large.size() < small.size()) return false;
+  const IntList last = large.last(small.size());
+  for (size_t k = 0; k < small.size(); ++k)
+    if (small[k] != 1 && small[k] != last[k]) return false;
+  return true;
+}
+
 std::vector<bool> axes_named(const Tensor& x, const std::optional<IntList>& dim) {
   std::vector<bool> named(static_cast<size_t>(x.ndim()), !dim || dim->empty());
   if (dim && x.ndim() > 0)

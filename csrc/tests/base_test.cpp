@@ -343,6 +343,16 @@ TEST(short_loops_do_not_wait_for_workers_that_come_late) {
   CHECK_EQ(pieces(4), 4);
   detail::note_lateness(150'000);
   CHECK_EQ(pieces(4), 1);  // 24 us of work
+  // What is called from there is cut as in a region.
+  detail::note_lateness(150'000);
+  int inner = 0;
+  bool shared = false;
+  parallel_for(0, 4, 1, [&](int64_t, int64_t) {
+    shared = in_shared_loop();
+    parallel_for(0, 1'000'000, 1, [&](int64_t, int64_t) { ++inner; });
+  });
+  CHECK_EQ(inner, 1);
+  CHECK(shared && !in_shared_loop() && !in_parallel_region());
   detail::note_lateness(150'000);
   CHECK_EQ(pieces(1000), 4);
   detail::note_lateness(150'000);

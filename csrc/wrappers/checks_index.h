@@ -140,7 +140,11 @@ inline void same_shape(const char* op, const Tensor& x, const Tensor& mask) {
     raise<ShapeError>(op, ": x has shape ", x.sizes(), ", mask has shape ", mask.sizes(), "; expected one shape");
 }
 inline void is_bool(const char* op, const Tensor& mask) {
-  if (mask.dtype() != DType::Bool) raise<DTypeError>(op, ": mask is ", mask.dtype(), "; expected bool");
+  if (mask.dtype() != DType::Bool) raise<DTypeError>(op, ": mask is ", mask.dtype(), "; expected bool, such as mask != 0");
+}
+inline void is_condition(const char* op, const Tensor& cond) {
+  if (cond.dtype() != DType::Bool && cond.dtype() != DType::UInt8)
+    raise<DTypeError>(op, ": condition is ", cond.dtype(), "; expected bool, such as condition != 0");
 }
 void enough_source(const char* op, const Tensor& mask, const Tensor& source);
 

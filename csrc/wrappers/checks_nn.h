@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "dispatch/geometry.h"
 #include "tensor/tensor.h"
 #include "ops/vision/columns.h"
 #include "wrappers/checks_index.h"
@@ -26,10 +27,7 @@ inline void axes(const char* op, const char* name, const Tensor& x, int n) {
                     expected);
 }
 inline void broadcasts_to(const char* op, const Tensor& input, const Dims& shape, const char* name = "input") {
-  const int lead = shape.size() - input.ndim();
-  bool ok = lead >= 0;
-  for (int d = 0; ok && d < input.ndim(); ++d) ok = input.size(d) == 1 || input.size(d) == shape[lead + d];
-  if (!ok) raise<ShapeError>(op, ": ", name, " has shape ", input.sizes(), "; expected a shape that broadcasts to ", shape);
+  if (!fl::broadcasts_to(input.sizes(), shape)) raise<ShapeError>(op, ": ", name, " has shape ", input.sizes(), "; expected a shape that broadcasts to ", shape);
 }
 
 // Two factors of one type with that many axes.

@@ -12,8 +12,6 @@ What makes a tensor of nothing (`zeros`, `arange`, `randn`, `tensor`, a layer) a
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 from flambeau import _C
@@ -40,14 +38,5 @@ def get_default_device() -> Any:
     return _C.new_device() or _C.device("cpu")
 
 
-def _decorate(self: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def inside(*args: Any, **kwargs: Any) -> Any:
-        with self:
-            return function(*args, **kwargs)
-
-    return inside
-
-
-for _name, _method in (("__enter__", _C.as_method(_C.enter_device)), ("__exit__", _C.as_method(_C.leave_device)), ("__call__", _decorate)):
+for _name, _method in (("__enter__", _C.as_method(_C.enter_device)), ("__exit__", _C.as_method(_C.leave_device))):
     setattr(_C.device, _name, _method)

@@ -12,6 +12,7 @@ from flambeau._from_data import tensor
 from flambeau._memory_format import contiguous_format, memory_format
 from flambeau._no_tensor import wants_tensors
 from flambeau._spelled import spelled
+from flambeau._tensor import sizes_of
 
 # Losses, whose `reduction` is a number here, and 0, none, where it is not given: the top level of PyTorch has that default.
 LOSSES = frozenset((
@@ -275,10 +276,8 @@ def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tenso
         if kind is not self.dtype:
             raise _C.DTypeError(f"new: got a storage of {kind}; expected {self.dtype}, as this tensor is, or bytes (storage.untyped())")
         return ops.empty((0,), **where).set_(args[0])  # type: ignore[no-any-return]
-    if len(args) == 1 and not isinstance(args[0], (int, _C.Size)):
-        return tensor(args[0], **where)
-    sizes = args[0] if len(args) == 1 and isinstance(args[0], _C.Size) else args or (0,)
-    return ops.empty(tuple(sizes), **where)  # type: ignore[no-any-return]
+    shape = sizes_of("new", args)
+    return tensor(args[0], **where) if shape is None else ops.empty(shape, **where)  # type: ignore[no-any-return]
 
 
 def _elements(name: str, self: Tensor, others: dict[str, Tensor], function: Callable[..., Any]) -> Tensor:

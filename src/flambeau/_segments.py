@@ -68,7 +68,12 @@ def segment_reduce(
         return (ops.scatter_reduce(begin, first, where, x, "sum") / size).movedim(first, back)  # type: ignore[no-any-return]
     how = _SCATTER[reduce]
     begin = ops.full(shape, _OF_NONE[how] if initial is None else initial, dtype=data.dtype, device=data.device)
-    return ops.scatter_reduce(begin, first, where, x, how, include_self=initial is not None).movedim(first, back)  # type: ignore[no-any-return]
+    bound = initial is not None and how in ("amax", "amin")
+    found = ops.scatter_reduce(begin, first, where, x, how, include_self=initial is not None and not bound)
+    if bound:  # compared afterwards: an element that is equal to it has its whole gradient
+        best = (ops.maximum if how == "amax" else ops.minimum)(found.detach(), begin)
+        found = ops.where((found == best) | found.isnan(), found, best)
+    return found.movedim(first, back)  # type: ignore[no-any-return]
 
 
 def _counts(lengths: Tensor | None, offsets: Tensor | None, data: Tensor, axis: int) -> Tensor:

@@ -10,6 +10,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._errors import no_such_axis
 from flambeau._held import held
+from flambeau._no_derivative import without_derivative
 from flambeau._no_tensor import wants_tensors
 from flambeau._out import deliver
 from flambeau._results import result
@@ -161,7 +162,8 @@ def histogram(
     hist = ops.zeros((count + 1,), dtype=x.dtype).index_add(0, ops.where(inside, at, count), amount)[:count].clone()
     if density:
         hist = hist / hist.sum() / ops.diff(edges)
-    return deliver("histogram", Histogram(hist, edges.clone() if isinstance(bins, Tensor) else edges), out)  # type: ignore[no-any-return]
+    found = without_derivative("histogram", Histogram(hist, edges.clone() if isinstance(bins, Tensor) else edges), [input, weight])
+    return deliver("histogram", found, out)  # type: ignore[no-any-return]
 
 
 @result("histogramdd")
@@ -229,6 +231,7 @@ def histogramdd(
         hist = hist / hist.sum()
         for d in _indices(n):
             hist = hist / ops.diff(edges[d]).view([-1 if e == d else 1 for e in _indices(n)])
+    without_derivative("histogramdd", (hist,), [input, weight])
     return HistogramDD(hist, tuple(edges))
 
 

@@ -5,9 +5,11 @@ What runs per op is in the extension; what is here is attached to its type when 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import importlib
+import operator
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,24 +33,38 @@ if TYPE_CHECKING:
 library = "flambeau"  # whose names texts say: `flambeau.compat.torch` changes it
 
 
+def sizes_of(name: str, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The sizes that an old constructor is given, None where it is given data. One number is a size, also where it is NumPy's.
+
+    Raises:
+        TypeError: one number that is none.
+    """
+    if len(args) != 1:
+        return args or (0,)
+    (given,) = args
+    if isinstance(given, _C.Size):
+        return tuple(given)
+    if isinstance(given, Tensor) or bool(getattr(given, "ndim", 0)) or not hasattr(given, "__float__"):
+        return None
+    if not isinstance(given, bool):
+        with contextlib.suppress(TypeError):
+            return (operator.index(given),)
+    raise TypeError(f"{name}: got {given!r}, a {type(given).__name__}; expected sizes or a sequence of values ({library}.tensor makes one)")
+
+
 def _construct(cls: type, *args: Any, **kwargs: Any) -> Tensor:
     """`Tensor()`, `Tensor(2, 3)`, `Tensor([1, 2])`: the old constructor, always of the default float type."""
     if kwargs.pop("device", None) not in (None, "cpu"):
         raise ValueError(f"Tensor: the constructor makes CPU tensors; use {library}.empty(..., device=...)")
     if kwargs:
         raise TypeError(f"Tensor: unexpected keyword argument '{next(iter(kwargs))}'")
-    if not args:
-        out = ops.empty((0,))
-    elif len(args) == 1 and not isinstance(args[0], int):
-        data = args[0]
-        if isinstance(data, _C.Size):
-            out = ops.empty(tuple(data))
-        else:
-            if isinstance(data, Tensor):  # the same elements, and the same history
-                return data.as_subclass(cls)  # type: ignore[return-value]
-            out = tensor(data, dtype=_C.get_default_dtype(), device="cpu")
+    sizes = sizes_of("Tensor", args)
+    if sizes is not None:
+        out = ops.empty(sizes)
+    elif isinstance(args[0], Tensor):  # the same elements, and the same history
+        return args[0].as_subclass(cls)  # type: ignore[return-value]
     else:
-        out = ops.empty(args)
+        out = tensor(args[0], dtype=_C.get_default_dtype(), device="cpu")
     return out if cls is Tensor else Tensor._make_subclass(cls, out, False)
 
 
@@ -365,12 +381,13 @@ def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False, *, memory
     return self.to(dtype if isinstance(dtype, _C.dtype) else getattr(dtype, "dtype", dtype), **form)
 
 
-def _cast_method(name: str) -> Callable[..., Tensor]:
+def _cast_method(method: str, name: str) -> Callable[..., Tensor]:
     dtype = getattr(_C, name)
 
     def cast(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return self.to(dtype)
 
+    cast.__name__ = cast.__qualname__ = method
     cast.__doc__ = f"The same values as {name}; the tensor itself where it is {name} already."
     return cast
 
@@ -664,7 +681,7 @@ def attach() -> None:
         "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "cfloat": "complex64", "cdouble": "complex128",
         "chalf": "complex32",
     }.items():  # fmt: skip
-        methods[name] = _cast_method(dtype)
+        methods[name] = _cast_method(name, dtype)
     for name in ("to_sparse", "sparse_mask"):
         methods[name] = _sparse_method("_construct", name)
     for name in ("to_sparse_csr", "to_sparse_csc", "to_sparse_bsr", "to_sparse_bsc"):

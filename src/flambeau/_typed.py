@@ -20,10 +20,10 @@ class _TypedTensors(type):
         return isinstance(value, Tensor) and value.dtype is cls.dtype and not value.is_meta
 
     def __call__(cls, *args: Any) -> Any:
-        if len(args) == 1 and not isinstance(args[0], (int, _C.Size)):
+        sizes = _tensor.sizes_of(cls.__name__, args)
+        if sizes is None:
             data = args[0]
             return data.as_subclass(Tensor).to(cls.dtype) if isinstance(data, Tensor) else tensor(data, dtype=cls.dtype, device="cpu")
-        sizes = tuple(args[0]) if len(args) == 1 and isinstance(args[0], _C.Size) else args or (0,)
         return _C.ops.empty(sizes, dtype=cls.dtype)
 
 

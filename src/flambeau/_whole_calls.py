@@ -10,7 +10,7 @@ has a `__torch_function__` of its own (or the first mode) on, the code of these 
 Other programs pay nothing. The function objects stay the same, so that `from torch.nn.functional import normalize` and
 tables whose keys are functions work. Arguments that have defaults are handed over by name, and all of them, where PyTorch's function is
 written in Python and so does the same. Which functions: those of `flambeau`, `nn.functional`, `linalg`, `fft` and `special` with a
-parameter that is annotated as a Tensor, and those of `*tensors`.
+parameter that is annotated as a Tensor, those of `*tensors`, and the methods in `METHODS`.
 
 Objects that are no Tensors and have a `__torch_function__`, such as an operator that stands for a matrix, are seen by native functions.
 Nobody hears of their classes, so a function in Python sees them once there is a subclass of Tensor, and from the start where `import torch`
@@ -41,6 +41,12 @@ _NATIVE_THERE = frozenset(
     "adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
     "conv_transpose3d cosine_similarity one_hot pairwise_distance pdist scaled_dot_product_attention".split()
 )
+
+# Methods of Tensor in Python: what would be seen in their place is `to`, `detach`, or nothing.
+METHODS = (
+    "float double half bfloat16 long int short char byte bool cfloat cdouble cpu cuda type type_as view_as reshape_as expand_as "
+    "tolist numpy backward register_hook"
+).split()
 
 on = False
 _lock = threading.RLock()
@@ -238,6 +244,8 @@ def turn_on() -> None:
         on = True
         for name in _SPACES:
             meet_all(name)
+        for name in METHODS:
+            _look(vars(Tensor)[name])
 
 
 def meet(value: Any) -> None:

@@ -230,7 +230,7 @@ def is_tensor_like(inp: Any) -> bool:
 
 @functools.cache
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
-    """Functions that arguments may take over, by the namespace that they are public in; native methods under `Tensor`."""
+    """Functions that arguments may take over, by the namespace that they are public in; methods under `Tensor`."""
     found: dict[Any, list[Callable[..., Any]]] = {}
     for _, space in _namespaces():
         functions = [
@@ -248,6 +248,7 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     ]
     found[Tensor] = [f for _, f in descriptors if inspect.ismethoddescriptor(f)]
     found[Tensor] += [f.__get__ for _, f in descriptors if inspect.isgetsetdescriptor(f)]
+    found[Tensor] += [vars(Tensor)[name] for name in _whole_calls.METHODS]
     return found
 
 

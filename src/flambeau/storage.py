@@ -1,7 +1,7 @@
 """Storages as objects: the memory that tensors are views of, as bytes (`UntypedStorage`) or as elements of one type (`TypedStorage`).
 
 A storage object holds a tensor of bytes over the whole memory; two objects of one memory are equal. `Tensor.untyped_storage()` makes one,
-`Tensor.set_` makes a tensor a view of one.
+or finds the one that there is, and `Tensor.set_` makes a tensor a view of one.
 
 >>> import flambeau as fl
 >>> x = fl.arange(6, dtype=fl.int32)
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import os
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -213,7 +214,7 @@ class UntypedStorage:
 
     def cpu(self) -> UntypedStorage:
         """Itself, on the CPU."""
-        return UntypedStorage._of(self._bytes.to("cpu"))
+        return self.to(device="cpu")
 
     def to(self, *, device: Any, non_blocking: bool = False) -> UntypedStorage:
         """The bytes on a device: itself where they lie there."""
@@ -413,7 +414,7 @@ class TypedStorage:
 
     def cpu(self) -> TypedStorage:
         """Itself, on the CPU."""
-        return TypedStorage(wrap_storage=self._untyped_storage.cpu(), dtype=self.dtype)
+        return self.to(device="cpu")
 
     def copy_(self, source: TypedStorage, non_blocking: bool | None = None) -> TypedStorage:
         """Takes the elements of another of the same length."""
@@ -557,6 +558,9 @@ def _printed(storage: UntypedStorage | TypedStorage, about: str) -> str:
 
 # ---- methods of tensors
 
+# Of a memory that some object stands for, there is this one object.
+_objects: weakref.WeakValueDictionary[int, UntypedStorage] = weakref.WeakValueDictionary()
+
 
 def is_storage(obj: Any) -> bool:
     """True for a storage, with a type or without.
@@ -574,9 +578,16 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
     size = self._storage_bytes()
     if self.is_meta:
         return UntypedStorage._of(ops.empty((size,), dtype=_C.uint8, device="meta"))
-    with_type = self.detach()
-    whole = with_type.as_strided((size // self.element_size(),), (1,), 0)
-    return UntypedStorage._of(whole if self.dtype is _C.uint8 else whole.view(_C.uint8))
+    number = self._storage_ptr()
+    known = _objects.get(number)
+    if known is not None and (known._cdata, len(known)) == (number, size):
+        return known
+    none = self.detach().as_strided((0,), (1,), 0)
+    whole = (none if self.dtype is _C.uint8 else none.view(_C.uint8)).as_strided((size,), (1,), 0)
+    if known is None or known._cdata != number:
+        known = _objects[number] = UntypedStorage._of(whole)
+    known._bytes = whole  # which may be more than they were
+    return known
 
 
 def storage(self: Tensor) -> TypedStorage:

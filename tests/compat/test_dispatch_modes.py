@@ -229,6 +229,24 @@ def test_operators_have_overloads():
     ]  # fmt: skip
 
 
+def test_overloads_are_those_of_aten():
+    lines = run("""
+        print(aten.add.overloads(), aten.mm.overloads(), aten.relu.overloads(), aten.softmax.overloads())
+        print([hasattr(op, name) for op in (aten.add, aten.mm, aten.relu, aten.softmax) for name in ("default", "Tensor", "out", "Nonsense")])
+        print("Tensor" in dir(aten.add), aten.add.Tensor.__qualname__, copy.copy(aten.add.Tensor) is aten.add.Tensor)
+        try:
+            aten.mm.Tensor
+        except AttributeError as error:
+            print(error)
+    """.replace("print", "import copy\n        print", 1))
+    assert lines[0] == (
+        "['Tensor', 'Scalar', 'out', 'Scalar_out', 'default'] ['default', 'out', 'dtype_out', 'dtype'] ['default'] ['int', 'int_out']"
+    )
+    # default, Tensor, out, Nonsense
+    assert eval(lines[1]) == [True, True, True, False, True, False, True, False, True, False, True, False, False, False, False, False]
+    assert lines[2:] == ["True aten::add.Tensor True", "aten.mm has no overload 'Tensor'; expected one of default, out, dtype_out, dtype"]
+
+
 def test_a_mode_keeps_nothing():
     lines = run("""
         import gc, weakref

@@ -48,7 +48,7 @@ def test_modules_of_pools_events_and_switches():
         import torch.monitor, torch.multiprocessing as mp
         with torch.profiler.profile() as prof:
             torch.ones(3) * 2
-        event, = [e for e in prof.events() if e.name == "mul"]
+        event, = [e for e in prof.events() if e.name == "aten::mul"]
         rows = prof.key_averages()
         print(isinstance(event, (FunctionEvent)), isinstance(event, FormattedTimesMixin), isinstance(event.time_range, Interval))
         print(isinstance(rows, EventList), isinstance(rows[0], FunctionEventAvg), torch.monitor.Stat.__module__)

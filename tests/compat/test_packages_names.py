@@ -66,9 +66,15 @@ def test_a_function_stays_before_the_module_of_its_name():
     lines = says("""
         import torch.nn.parallel.replicate, torch.nn.parallel.parallel_apply
         import torch.nn.parallel as p
+        from torch.nn.parallel.replicate import _broadcast_coalesced_reshape
         print(callable(p.replicate), callable(p.parallel_apply), p.parallel_apply([abs, abs], [1, (-2,)]))
+        print(_broadcast_coalesced_reshape([torch.ones(1)], []))
+        try:
+            _broadcast_coalesced_reshape([torch.ones(1)], [0])
+        except RuntimeError as error:
+            print(error)
     """)
-    assert lines == ["True True [1, 2]"]
+    assert lines == ["True True [1, 2]", "[]", "replicate: devices = [0], but this build of flambeau has no CUDA backend; call the module itself"]
 
 
 def test_trees_go_into_parameters_as_into_dicts(tmp_path):

@@ -54,6 +54,20 @@ def test_what_modules_import_of_the_standard_library_is_there():
     assert lines == ["True True True False", "[]", "False False True"]
 
 
+def test_modules_of_packages_of_the_standard_library_are_there_as_after_an_import_of_pytorch():
+    lines = says("""
+        import multiprocessing as mp, concurrent, ctypes, http, urllib, sys, torch
+        print("multiprocessing.connection" in sys.modules, mp.connection.Connection.__name__, concurrent.futures.Future.__name__)
+        print(http.client.OK == 200, urllib.request.Request.__name__, ctypes.util.find_library.__name__, hasattr(mp, "shared_memory"))
+        try:
+            mp.connexion
+        except AttributeError as error:
+            print(error)
+    """)
+    assert lines[:2] == ["False Connection Future", "True Request find_library False"]
+    assert lines[2].startswith("module 'multiprocessing' has no attribute 'connexion'")
+
+
 @pytest.mark.parametrize(
     ("module", "names"),
     [

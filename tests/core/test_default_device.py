@@ -42,10 +42,12 @@ def test_regions_nest_and_end_with_errors():
     assert fl.get_default_device() == fl.device("cpu")
 
 
-def test_a_device_decorates_functions():
-    make = fl.device("meta")(lambda n: fl.ones(n))
-    assert make(3).is_meta
-    assert not fl.ones(1).is_meta
+def test_a_device_is_a_value_not_a_function():
+    """Programs tell a value from what makes one: `default() if callable(default) else default`."""
+    device = fl.ones(1).device
+    assert not callable(device)
+    with pytest.raises(TypeError, match="not callable"):
+        device()
 
 
 def test_it_is_set_for_a_thread_until_it_is_set_again():

@@ -75,6 +75,16 @@ def test_histogram():
         fl.histogram(fl.tensor([float("inf")]), 3)
 
 
+@pytest.mark.parametrize(
+    "call", [lambda x: fl.histogram(x, 2), lambda x: fl.histogramdd(x[:, None], [2]), lambda x: fl.histogram(x.detach(), 2, weight=x)]
+)
+def test_backward_of_histograms_says_that_there_is_no_derivative(call):
+    x = fl.tensor([1.0, 2.0, 2.0], requires_grad=True)
+    with pytest.raises(fl.AutogradError, match=r"histogram(dd)? has no derivative; call it on detach\(\)ed tensors"):
+        call(x).hist.sum().backward()
+    assert x.grad is None and not call(x.detach()).hist.requires_grad
+
+
 def test_integrals():
     y, x = draw(3, 6), np.sort(draw(6, seed=1))
     for kw in ({}, {"dx": 0.5}, {"x": x}):

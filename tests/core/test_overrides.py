@@ -293,6 +293,31 @@ def test_transformations_see_what_functions_in_python_call(function):
     assert fl.allclose(fl.func.vmap(function)(x), fl.stack([function(row) for row in x]))
 
 
+METHODS = {
+    "double": lambda x: x.double(),
+    "float": lambda x: x.float(),
+    "cpu": lambda x: x.cpu(),
+    "type": lambda x: x.type(fl.int64),
+    "type_as": lambda x: x.type_as(fl.ones(1)),
+    "view_as": lambda x: fl.Tensor.view_as(x, other=fl.ones(6)),
+    "tolist": lambda x: x.tolist(),
+    "numpy": lambda x: x.numpy(),
+    "backward": lambda x: x.backward(x),
+    "register_hook": lambda x: x.register_hook(print),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_in_python_are_taken_over_whole(name):
+    plain = fl.ones(2, 3, requires_grad=name in ("backward", "register_hook"))
+    x = plain.as_subclass(Logged)
+    log = calls(lambda: METHODS[name](x))
+    assert log == [f"flambeau.Tensor.{name}"] and getattr(fl.Tensor, name) in overrides.get_overridable_functions()[fl.Tensor]
+    got, want = METHODS[name](x), METHODS[name](plain)
+    assert type(got) is (Logged if isinstance(want, fl.Tensor) else type(want))
+    assert not isinstance(want, fl.Tensor) or (got.dtype is want.dtype and got.tolist() == want.tolist())
+
+
 def test_modes_see_functions_in_python():
     names = []
 

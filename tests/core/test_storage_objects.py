@@ -45,6 +45,26 @@ def test_elements_and_bytes():
     assert pickle.loads(pickle.dumps(raw)).tolist() == copy.deepcopy(raw).tolist() == raw.tolist()
 
 
+def test_of_one_memory_there_is_one_object():
+    x = fl.zeros(4)
+    s = x.untyped_storage()
+    others = (x, x[1:], x.detach(), x.view(2, 2), x.view(fl.uint8), fl.empty(0).set_(s, 0, (2,)))
+    assert all(y.untyped_storage() is s for y in others) and x.storage().untyped() is s.cpu() is s and x.storage().cpu().untyped() is s
+    assert x.clone().untyped_storage() is not s and s.clone() is not s and s[:16] is not s
+    x.resize_(10)
+    assert x.untyped_storage() is s and s.nbytes() == 40
+    x.data = fl.ones(2)
+    assert x.untyped_storage() is not s and others[1].untyped_storage() is s
+    empty = fl.empty(0)
+    s = empty.untyped_storage()
+    assert empty.resize_(3).untyped_storage() is s and s.nbytes() == 12
+
+
+def test_bytes_that_make_no_element_are_there():
+    x = fl.arange(7, dtype=fl.uint8)
+    assert x[:4].view(fl.int32).untyped_storage().tolist() == x.tolist()
+
+
 def test_files_are_mapped(tmp_path):
     path = tmp_path / "bytes"
     path.write_bytes(bytes(range(16)))

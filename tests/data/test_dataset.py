@@ -71,6 +71,7 @@ def test_random_samplers():
     assert sorted(D.SubsetRandomSampler([3, 5, 9])) == [3, 5, 9]
     drawn = list(D.WeightedRandomSampler([0.0, 1.0, 3.0], 400))
     assert 0 not in drawn and 230 < drawn.count(2) < 360
+    assert D.WeightedRandomSampler([0.1, 3], 1).weights.tolist() == [0.1, 3]
     assert sorted(D.WeightedRandomSampler([1.0, 1.0], 2, replacement=False)) == [0, 1]
 
 

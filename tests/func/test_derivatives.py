@@ -224,6 +224,7 @@ def test_complex_directions_are_those_of_real_and_imaginary_part():
         assert_near(jvp(f, (z,), (t,))[1], expected)
 
 
+ROWS = fl.zeros(2, 3).unbind()
 ERRORS = [
     (lambda x: grad(lambda a: a)(x), fl.ShapeError, r"grad: the function returned shape \[3\]; expected a number"),
     (lambda x: grad(lambda a: 1.0)(x), TypeError, "grad: the function returned a float"),
@@ -238,7 +239,7 @@ ERRORS = [
     (lambda x: jvp(lambda a: a, x, x), TypeError, "jvp: primals is a Tensor; expected a tuple"),
     (lambda x: jvp(lambda a: a, (x,), (x[:1],)), fl.ShapeError, r"jvp: tangents has shape \[1\] at 0"),
     (lambda x: jvp(lambda a: "no", (x,), (x,)), TypeError, "jvp: output 0 is a str"),
-    (lambda x: jvp(lambda a: fl.zeros(4)[1:].add_(a), (x,), (x,)), RuntimeError, r"add_ would write a value with a tangent to a tensor of shape \[3\]"),
+    (lambda x: jvp(lambda a: ROWS[0].add_(a), (x,), (x,)), RuntimeError, r"add_ would write a value with a tangent to a tensor of shape \[3\]"),
     (lambda x: jacrev(lambda a: a, chunk_size=0)(x), ValueError, "chunk_size = 0"),
 ]
 
@@ -653,9 +654,44 @@ def test_what_was_written_to_is_an_ordinary_tensor_afterwards():
 
 def test_shared_memory_is_not_written_to():
     x, shared = fl.ones(3), fl.zeros(3)
-    for other in (fl.zeros(4)[1:], shared.detach(), fl.zeros(3, requires_grad=True), fl.zeros(3, dtype=fl.int64)):
+    base = fl.zeros(4)
+    views = base[1:], base[:3]
+    for other in (*views, shared.detach(), fl.zeros(3, requires_grad=True), fl.zeros(3, dtype=fl.int64)):
         with pytest.raises(RuntimeError, match="would write a value with a tangent to a tensor of shape"):
             jvp(lambda v: other.copy_(v), (x,), (x,))
+
+
+ONE_VIEW = {
+    "row": (lambda y, x: y[0].copy_(x), lambda x: fl.stack([x, x * 0])),
+    "row after row": (lambda y, x: (y[0].copy_(x), y[1].add_(x * 2), y.mul_(3)), lambda x: fl.stack([x * 3, x * 6])),
+    "diagonal": (lambda y, x: y.diagonal().add_(x), fl.diag),
+    "of a view": (lambda y, x: y.t()[1].add_(x).mul_(x), lambda x: fl.stack([x * 0, x * x], 1)),
+}
+
+
+@pytest.mark.parametrize("name", ONE_VIEW)
+def test_the_only_view_of_a_tensor_takes_a_tangent(name):
+    write, want = ONE_VIEW[name]
+
+    def f(x):
+        y = fl.zeros(2, 2, dtype=x.dtype)
+        write(y, x)
+        return y**3
+
+    x, v = fl.tensor([2.0, 3.0], dtype=fl.float64), fl.tensor([1.0, -0.5], dtype=fl.float64)
+    for found, expected in zip(jvp(f, (x,), (v,)), jvp(lambda x: want(x) ** 3, (x,), (v,)), strict=True):
+        assert_near(found, expected)
+    along = lambda f: lambda x: jvp(f, (x,), (v,))[1].sum()  # noqa: E731
+    assert_near(grad(along(f))(x), grad(along(lambda x: want(x) ** 3))(x))
+
+
+def test_what_a_level_wrote_to_a_view_is_there_after_it():
+    y = fl.zeros(4)
+    v = y[1:3]
+    jvp(v.copy_, (fl.ones(2),), (fl.ones(2),))
+    assert type(y) is type(v) is fl.Tensor and y.tolist() == [0, 1, 1, 0] and v._base is y
+    y.add_(1)
+    assert v.tolist() == [2, 2]
 
 
 def test_tangents_stay_whose_they_are():

@@ -83,6 +83,7 @@ CASES = {
     "flips": (lambda x: x.fliplr() + x.flipud() + x.flip([]), (numbers(B, 3, 2),)),
     "linspace": (lambda a, b: fl.linspace(a, b, 5, dtype=fl.float64) + fl.logspace(a, 2, 5, dtype=fl.float64), (numbers(B), numbers(B, seed=1))),
     "as_strided": (lambda x: x.as_strided((2, 2), (1, 2)) * 2, (numbers(B, 6),)),
+    "fill_diagonal_": (lambda x: x.clone()[1:].fill_diagonal_(2) + x[1:].clone().fill_diagonal_(1, wrap=True), (numbers(B, 6, 2),)),
     "nextafter": (lambda x, y: fl.nextafter(x.detach(), y.detach()) + x * y, (numbers(B, 3), numbers(B, 2, 3))),
     "squeeze": (lambda x: x.squeeze(()) + x.squeeze((0, 1)), (numbers(B, 1, 2, 3),)),
     "cat with nothing": (lambda x: fl.cat([fl.zeros(0, dtype=fl.float64), x]), (numbers(B, 2, 3),)),
@@ -221,6 +222,13 @@ def test_no_sample_reads_or_writes_another_ones_elements():
             vmap(f)(far, x)
     with pytest.raises(RuntimeError, match="beyond the memory of a sample"):
         vmap(lambda a: a.as_strided((5,), (1,)))(x)
+
+
+def test_memory_of_a_sample_begins_where_it_says():
+    x = fl.arange(15)[3:].reshape(2, 6)
+    for begin in (0, 2):
+        found = vmap(lambda a: a[begin:].as_strided((2, 2), (2, 1), a[begin:].storage_offset()))(x)  # noqa: B023
+        assert found.tolist() == [[[a, a + 1], [a + 2, a + 3]] for a in (3 + begin, 9 + begin)]
 
 
 def test_statistics_that_samples_share_are_not_written_for_each():

@@ -484,7 +484,7 @@ def test_what_of_modules_is_refused():
 
     with pytest.raises(TypeError, match="Local, a class that can not be found by its name"):
         whole(Local())
-    with pytest.raises(TypeError, match="ParametrizedLinear.*state_dict"):
+    with pytest.raises(RuntimeError, match="ParametrizedLinear.*state_dict"):
         whole(fl.nn.utils.parametrizations.weight_norm(fl.nn.Linear(1, 1)))
     module = fl.nn.Linear(1, 1)
     module.hook = lambda: 0
@@ -704,3 +704,47 @@ def test_what_stands_in_one_file_behind_each_other_is_read_in_turn():
             cut = io.BytesIO(data[:n])
             for _ in range(3):
                 fl.load(cut)
+
+
+def _tripled(scale):
+    return Reducing(scale * 3)
+
+
+class Reducing(fl.nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def __reduce__(self):
+        return _tripled, (self.scale,)
+
+
+class ReducingByName(Reducing):
+    def __reduce__(self):
+        return "ReducingByName"
+
+
+def test_modules_that_say_how_they_are_made_are_written_so():
+    file, one = io.BytesIO(), Reducing(2)
+    fl.save([one, one, fl.nn.Sequential(one)], file, format="pt")
+    with pytest.raises(FileFormatError, match="_tripled"):
+        fl.load(io.BytesIO(file.getvalue()), weights_only=False)
+    with fl.serialization.safe_globals([_tripled]):
+        first, second, holder = fl.load(io.BytesIO(file.getvalue()), weights_only=False)
+    assert first.scale == 6 and first is second and first is holder[0]
+    with pytest.raises(TypeError, match="the object is a ReducingByName, which can not be written whole; save its state_dict"):
+        fl.save(ReducingByName(1), io.BytesIO(), format="pt")
+
+
+def test_graph_modules_are_written_as_pytorch_writes_them():
+    from flambeau.fx.graph_module import reduce_graph_module
+
+    file, traced = io.BytesIO(), fl.fx.symbolic_trace(fl.nn.Sequential(fl.nn.Linear(2, 3), fl.nn.ReLU()))
+    fl.save(traced, file, format="pt")
+    names = {reduce_graph_module: "torch.fx.graph_module.reduce_graph_module", fl.fx.Tracer: "torch.fx.Tracer"}
+    with fl.serialization.safe_globals(list(names.items())):
+        back = fl.load(io.BytesIO(file.getvalue()), weights_only=False)
+    assert type(back).__name__ == "Sequential" and back.code == traced.code
+    assert fl.equal(back(fl.ones(1, 2)), traced(fl.ones(1, 2)))
+    function, args = traced.__reduce__()
+    assert function is reduce_graph_module and args[0]["_graphmodule_cls_name"] == "Sequential" and args[0]["_tracer_extras"] == {}

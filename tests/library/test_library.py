@@ -737,5 +737,6 @@ def test_ops_of_one_name_for_several_kinds_of_arguments():
     fl.library.define("overloads::g", "(Tensor x) -> Tensor")
     fl.library.define("overloads::g.two", "(Tensor x, Tensor y) -> Tensor")
     assert fl.ops.overloads.g.two is fl.ops.overloads.__getattr__("g.two") and fl.ops.overloads.g.default is fl.ops.overloads.g
+    assert fl.ops.overloads.g.overloads() == ["default", "two"]
     with pytest.raises(ValueError, match=r"namespace::name\.overload"):
         fl.library.define("overloads::f.a.b", "(Tensor x) -> Tensor")

@@ -30,10 +30,24 @@ def test_who_holds_a_parameter_that_is_cast(switch, swap, overwrite):
     grad = weight.grad
     layer.double()
     stays = swap or not overwrite
-    assert (layer.weight is weight) is stays and (layer.weight.grad is grad or swap) is stays
+    assert (layer.weight is weight) is (layer.weight.grad is grad) is stays
     assert weight.dtype is (fl.float64 if stays else fl.float32)
     assert layer.weight.dtype is layer.weight.grad.dtype is fl.float64 and layer.weight.grad.tolist() == [[1, 1], [1, 1]]
     assert isinstance(layer.weight, nn.Parameter) and not layer.bias.requires_grad
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_who_holds_a_parameter_that_goes_to_the_meta_device_keeps_its_values(switch, swap):
+    switch(swap)
+    layer = nn.Linear(2, 2)
+    weight = layer.weight
+    weight.sum().backward()
+    grad = weight.grad
+    layer.to("meta")
+    assert layer.weight.is_meta and layer.weight.grad.is_meta and layer.weight.requires_grad and (layer.weight is weight) is swap
+    assert weight.is_meta is swap and weight.grad is grad and (swap or grad.tolist() == [[1, 1], [1, 1]])
+    empty = layer.weight
+    assert layer.to_empty(device="cpu").weight is empty and not empty.is_meta
 
 
 @pytest.mark.parametrize("assign", [False, True])

@@ -83,6 +83,26 @@ def test_cross_entropy_of_probabilities_equals_that_of_indices():
         assert_near(a, b.numpy())
 
 
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+def test_one_sample_may_have_one_target_in_a_row(reduction):
+    x, weight = fl.tensor([0.5, -1.0, 2.0], requires_grad=True), fl.tensor([1.0, 2.0, 3.0])
+    for loss in (F.cross_entropy, F.nll_loss):
+        found, want = (loss(x, fl.tensor(target), weight, reduction=reduction) for target in ([1], 1))
+        assert found.shape == () and found.item() == want.item()
+        assert fl.autograd.grad(found, x)[0].tolist() == fl.autograd.grad(want, x)[0].tolist()
+        with pytest.raises(ValueError, match=r"x has shape \[3\], target has shape \[2\]"):
+            loss(x, fl.tensor([1, 2]))
+    with pytest.raises(ValueError, match=r"target has shape \[1\]; expected target of shape \[\]"):
+        F.cross_entropy(x, fl.tensor([1]), label_smoothing=0.1)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (2, 3, 0)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_mean_over_no_probabilities_is_not_a_number(shape, smoothing):
+    x = fl.zeros(shape)
+    assert F.cross_entropy(x, x, label_smoothing=smoothing).isnan() and F.cross_entropy(x, x, reduction="sum", label_smoothing=smoothing) == 0
+
+
 def test_cross_entropy_of_probabilities_checks_shapes():
     with pytest.raises(ValueError, match="class probabilities"):
         F.cross_entropy(fl.zeros(4, 5), fl.zeros(4, 1))

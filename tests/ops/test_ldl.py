@@ -107,3 +107,23 @@ def test_refusals(call, error, message):
     LD, pivots = ldl_factor(fl.eye(3, dtype=fl.float64))
     with pytest.raises(error, match=message):
         call(LD, pivots, fl.ones(3, 1, dtype=fl.float64))
+
+
+@pytest.mark.parametrize(
+    ("call", "op"),
+    [
+        (lambda A, LD, p, B: ldl_factor(A).LD, "ldl_factor"),
+        (lambda A, LD, p, B: ldl_factor_ex(A).LD, "ldl_factor_ex"),
+        (lambda A, LD, p, B: ldl_solve(LD, p, B), "ldl_solve"),
+        (lambda A, LD, p, B: fl.func.vmap(lambda b: ldl_solve(LD.detach(), p, b))(B[None]), "ldl_solve"),
+    ],
+)
+def test_backward_says_that_there_is_no_derivative(call, op):
+    A, B = fl.eye(2).requires_grad_(), fl.ones(2, 1, requires_grad=True)
+    LD, pivots = ldl_factor(A)
+    y = call(A, LD, pivots, B)
+    with pytest.raises(fl.AutogradError, match=f"linalg.{op} has no derivative; call it on detach"):
+        y.sum().backward()
+    assert not pivots.requires_grad
+    with fl.no_grad():
+        assert not call(A, LD, pivots, B).requires_grad

@@ -1,7 +1,10 @@
 """What is recorded: ops, what they call, backward, optimizers, threads; and nothing without a profile."""
 
+import ast
 import gc
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -122,7 +125,9 @@ def test_optimizer_steps(kind):
     optimizer = getattr(fl.optim, kind)([w], lr=0.1)
     with profile() as prof:
         optimizer.step()
-    step = one(prof, f"Optimizer.step#{kind}")
+        optimizer.zero_grad()
+    assert one(prof, f"Optimizer.zero_grad#{kind}.zero_grad").kind == "optimizer"
+    step = one(prof, f"Optimizer.step#{kind}.step")
     assert step.kind == "optimizer" and step.cpu_children
     if kind != "NAdam":
         assert one(prof, f"{kind}.step").input_bytes >= 12
@@ -518,3 +523,38 @@ def test_the_older_profile(tmp_path):
     ):
         with pytest.raises(kind, match=text):
             make()
+
+
+def test_names_that_programs_of_pytorch_look_for():
+    program = """
+import flambeau.compat.torch, torch
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * 2
+x = torch.ones(2, requires_grad=True)
+with torch.profiler.profile() as prof:
+    with torch.profiler.record_function("mul", "arguments"):
+        Twice.apply(x).double().sum().backward()
+print(sorted({(e.key, e.kind) for e in prof.events() if not e.cpu_parent or e.cpu_parent.name != "SumBackward0"}))
+print("aten::mul" in prof.key_averages().table(sort_by="self_cuda_time_total"), [r.count for r in prof.key_averages() if r.key == "mul"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    names, rest = done.stdout.splitlines()
+    found = dict(ast.literal_eval(names))
+    assert found.keys() >= {"mul", "Twice", "TwiceBackward", "aten::mul", "aten::_to_copy", "aten::sum", "torch::autograd::AccumulateGrad"}
+    assert found["mul"] == "range" and found["aten::mul"] == "op" and rest == "True [1]"
+
+
+def test_there_are_no_times_of_a_device():
+    with profile() as prof:
+        fl.ones(2)
+    for row in (prof.key_averages()[0], prof.events()[0]):
+        assert row.count == 1 and row.device_time_total == row.self_device_time_total == row.device_memory_usage == 0 and not row.is_async
+    for key in ("cuda_time_total", "self_device_memory_usage"):
+        assert "ones" in prof.key_averages().table(sort_by=key)
+    with pytest.raises(ValueError, match="sort_by = 'cuda'; expected one of"):
+        prof.key_averages().table(sort_by="cuda")

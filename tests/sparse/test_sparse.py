@@ -430,8 +430,8 @@ ERRORS = [
     (lambda: fl.eye(2).to_sparse_csr().transpose(5, 0), IndexError, "dim = 5"),
     (lambda: X.sum(2), IndexError, "dim = 2"),
     (lambda: X**-1, TypeError, "exponent = -1; expected a number above 0"),
-    (lambda: fl.sparse_coo_tensor([[0, 5]], [1.0, 2.0], (3,)), IndexError, r"indices\[0\] go from 0 to 5; expected 0 to 2"),
-    (lambda: fl.sparse_coo_tensor([[0, -1]], [1.0, 2.0]), IndexError, "go from -1 to 0"),
+    (lambda: fl.sparse_coo_tensor([[0, 5]], [1.0, 2.0], (3,)), fl.RangeError, r"indices\[0\] go from 0 to 5; expected 0 to 2"),
+    (lambda: fl.sparse_coo_tensor([[0, -1]], [1.0, 2.0]), fl.RangeError, "go from -1 to 0"),
     (lambda: fl.sparse_coo_tensor([[0, 1]], [1.0]), fl.ShapeError, r"indices have shape \[1, 2\], values \[1\]"),
     (lambda: fl.sparse_coo_tensor([[0.5]], [1.0]), fl.DTypeError, "indices are flambeau.float32"),
     (lambda: fl.sparse_coo_tensor([[0]], [1.0], (2, 2)), fl.ShapeError, "expected a size for each of 1 rows"),
@@ -481,6 +481,15 @@ def test_segment_reduce(reduce):
     np.testing.assert_allclose(by_offsets.numpy(), want.T, rtol=1e-12)
     full = fl.tensor([2, 1, 4])
     assert gradcheck(lambda x: fl.segment_reduce(x, reduce, lengths=full), [fl.tensor(a).requires_grad_()])
+
+
+@pytest.mark.parametrize(("reduce", "sign"), [("max", 1.0), ("amin", -1.0)])
+def test_segments_that_reach_their_initial_value_keep_their_gradients(reduce, sign):
+    x = (sign * fl.tensor([1.0, 1.0, 0.0, 2.0, -1.0, np.nan])).requires_grad_()
+    y = fl.segment_reduce(x, reduce, lengths=fl.tensor([2, 0, 2, 1, 1]), initial=sign)
+    y.nan_to_num(0.0).sum().backward()
+    np.testing.assert_array_equal(y.detach().numpy(), [sign, sign, sign * 2, sign, np.nan])
+    assert x.grad.tolist()[:5] == [0.5, 0.5, 0.0, 1.0, 0.0]
 
 
 SEGMENT_ERRORS = [

@@ -20,7 +20,7 @@ dnnl::stream& stream() {
 // oneDNN's destructors free kernels that daemon threads of Python may be running.
 void leave_for_good() { gate.close_for_exit(); }
 
-Entry::Entry() : Entry(in_parallel_region() ? 1 : num_threads()) {}
+Entry::Entry() : Entry(in_shared_loop() ? 1 : num_threads()) {}
 Entry::Entry(int threads) : count_(threads) {
   ensure_signal_stack();
   gate.enter(in_parallel_region());

@@ -27,6 +27,7 @@ from flambeau.func._levels import (
     dtype_of,
     held_by,
     may_adopt,
+    may_adopt_with_base,
     replaced,
     shape_of,
     twin,
@@ -394,16 +395,31 @@ class DualLevel(Level):
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}: what is written is a {type(x).__name__}; expected a Tensor")
         if not may_adopt(x):
+            if may_adopt_with_base(x):
+                return self._adopted_view(x, given)
             raise RuntimeError(
                 f"jvp: {name} would write a value with a tangent to a tensor of shape {list(shape_of(x))} that can have none (it is a "
                 "view or has views, wants a gradient, or holds integers); use the form that returns a new tensor, or write to one that "
                 "is made of an input (zeros_like, new_zeros)"
             )
         primal = twin(x)
+        return self.adopt(x, primal, Dual, _primal=primal, _tangent=self._zeros(primal, given), _family=False, _owned=True)  # type: ignore[no-any-return]
+
+    def _zeros(self, primal: Tensor, given: Iterable[Any]) -> Tensor:
+        """A tangent to which those of `given` can be written."""
         tangent = ops.zeros_like(primal)
         for t in self._tangents([value for value in given if isinstance(value, Dual)]):
-            tangent = ops.add(tangent, ops.new_zeros(t, (), dtype=dtype_of(x)))
-        return self.adopt(x, primal, Dual, _primal=primal, _tangent=tangent, _family=False, _owned=True)  # type: ignore[no-any-return]
+            tangent = ops.add(tangent, ops.new_zeros(t, (), dtype=dtype_of(primal)))
+        return tangent
+
+    def _adopted_view(self, x: Any, given: Iterable[Any]) -> Dual:
+        """The only view of a tensor: that one has a tangent, too, of which the view's is a view."""
+        base, where = x._base, (x.shape, x.stride(), x.storage_offset() - x._base.storage_offset())
+        primal = twin(base)
+        tangent = _laid_as(self._zeros(primal, given), primal, False)
+        for one, p, t in ((base, primal, tangent), (x, primal.as_strided(*where), tangent.as_strided(*where))):
+            self.adopt(one, p, Dual, _primal=p, _tangent=t, _family=True, _owned=False)
+        return x  # type: ignore[no-any-return]
 
 
 def _laid_as(t: Tensor, like: Tensor, copy: bool) -> Tensor:

@@ -111,6 +111,15 @@ def may_adopt(x: Any) -> bool:
     return alone and not (type(x) is Tensor and x.requires_grad) and not vars(x).get("_family", False)
 
 
+def may_adopt_with_base(x: Any) -> bool:
+    """The same of a view and what it is a view of, where there is no other one."""
+    base = x._base if type(x) is Tensor else None
+    if type(base) is not Tensor or not (base.dtype is x.dtype and (x.is_floating_point() or x.is_complex())):
+        return False
+    seen = [vars(one).get("_fl_seen", 1) for one in (x, base)]
+    return not (x.requires_grad or base.requires_grad) and seen == [1, 1] and base.is_contiguous() and _C.graph.owners([base], []) == [2]
+
+
 def twin(x: Tensor) -> Tensor:
     """Another tensor that is what x is, for x to become something else."""
     made: Tensor

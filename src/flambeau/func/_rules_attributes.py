@@ -56,7 +56,7 @@ def _value_attribute(name: str) -> None:
 
 
 for _name in ("get:device", "get:is_cpu", "get:is_cuda", "get:is_meta", "get:requires_grad", "get:grad_fn", "get:is_leaf", "is_inference",
-              "get:_version", "get:retains_grad", "is_contiguous", "get:output_nr"):  # fmt: skip
+              "get:_version", "get:retains_grad", "is_contiguous", "get:output_nr", "storage_offset"):  # fmt: skip
     _value_attribute(_name)
 
 
@@ -156,7 +156,7 @@ _refuse(
     "use where() and other ops on tensors",
 )
 _refuse(
-    ("data_ptr", "_storage_ptr", "_storage_bytes", "storage_offset"),
+    ("data_ptr", "_storage_ptr", "_storage_bytes"),
     "the memory of a tensor is asked for, but inside of vmap it stands for one value per sample; use ops on tensors",
 )
 _refuse(

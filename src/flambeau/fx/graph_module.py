@@ -102,7 +102,7 @@ class GraphModule(Module):
         self._tracer_cls = None
         if graph._tracer_cls is not None and "<locals>" not in graph._tracer_cls.__qualname__:
             self._tracer_cls = graph._tracer_cls  # a class that is defined in a function can not be pickled
-        self._tracer_extras = graph._tracer_extras
+        self._tracer_extras = graph._tracer_extras or {}
 
     # ------------------------------------------------------------------ graph and code
 
@@ -258,7 +258,8 @@ class GraphModule(Module):
         body = self.__getstate__()
         body.pop("_graph", None)
         body["_code"] = written.src
-        return reduce_graph_module, (body, import_lines(written.globals), self._get_name())
+        body["_graphmodule_cls_name"] = self._get_name()
+        return reduce_graph_module, (body, import_lines(written.globals))
 
 
 def _library() -> str:
@@ -267,7 +268,7 @@ def _library() -> str:
     return library_name()
 
 
-def reduce_graph_module(body: dict[str, Any], import_block: str, class_name: str = "GraphModule") -> GraphModule:
+def reduce_graph_module(body: dict[str, Any], import_block: str, class_name: str | None = None) -> GraphModule:
     """A GraphModule from what its pickle has: the code is run and traced again, with every module a leaf."""
     from flambeau.fx._symbolic_trace import Tracer
 
@@ -276,7 +277,9 @@ def reduce_graph_module(body: dict[str, Any], import_block: str, class_name: str
 
     root = CodeOnly.__new__(CodeOnly)
     Module.__init__(root)
-    root.__setstate__(dict(body))
+    state = dict(body)
+    name = state.pop("_graphmodule_cls_name", None) or class_name or "GraphModule"
+    root.__setstate__(state)
     setattr(CodeOnly, "forward", forward_of(import_block + body["_code"], {}))  # noqa: B010
     kind = body.get("_tracer_cls") or Tracer
 
@@ -292,7 +295,7 @@ def reduce_graph_module(body: dict[str, Any], import_block: str, class_name: str
         tracer = type("KeepModules", (Tracer,), {"is_leaf_module": lambda self, m, name: True})()
     graph = tracer.trace(root)
     graph._tracer_cls = kind
-    made = GraphModule(root, graph, class_name)
+    made = GraphModule(root, graph, name)
     made.training = body.get("training", True)
     made.meta = body.get("meta", {})
     return made

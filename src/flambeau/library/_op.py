@@ -120,6 +120,10 @@ class CustomOpDef(Generic[P, R]):
 
     _opoverload = default
 
+    def overloads(self) -> list[str]:
+        """The names of its overloads, `default` first."""
+        return ["default", *(name.rpartition(".")[2] for name in registry if name.startswith(f"{self._qualname}."))]
+
     def __getattr__(self, overload: str) -> Any:
         if (other := registry.get(f"{self.__dict__.get('_qualname')}.{overload}")) is None:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{overload}'")

@@ -4,7 +4,7 @@ D has blocks of one and two rows on its diagonal. L, D and the exchanges are sto
 blocks of D, and for each column the row, from 1, that came there, negative for both columns of a block of two. Bunch and Kaufman, "Some
 stable methods for calculating inertia and solving symmetric linear systems", Math. Comp. 31 (1977).
 
-The matrices are factored one by one in NumPy. As in PyTorch there are no gradients; `solve` has some.
+The matrices are factored one by one in NumPy. As in PyTorch there are no gradients, and a backward through them raises; `solve` has some.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._no_derivative import without_derivative
 from flambeau._out import deliver
 from flambeau._results import result
 from flambeau._tensor import broadcast_shapes
@@ -100,7 +101,8 @@ def _factored(op: str, A: Tensor, hermitian: bool, check_errors: bool) -> LDLFac
     if check_errors and info.any():
         where = f" of matrix {int(np.flatnonzero(info)[0])}" if batch else ""
         raise _C.LinAlgError(f"{op}: block {int(info[info != 0].flat[0])} of D{where} is 0; the matrix is singular")
-    return LDLFactorEx(_C.from_buffer(a).view(A.shape), _C.from_buffer(pivots), _C.from_buffer(info).view(batch))
+    found = LDLFactorEx(_C.from_buffer(a).view(A.shape), _C.from_buffer(pivots), _C.from_buffer(info).view(batch))
+    return without_derivative(op, found, [A])
 
 
 def _same(x: Any) -> Any:
@@ -215,7 +217,7 @@ def _solved(op: str, LD: Tensor, pivots: Tensor, B: Tensor, hermitian: bool) -> 
     with np.errstate(all="ignore"):
         for index in np.ndindex(*LD.shape[:-2]):
             _solve(ld[index], rows[index], x[index], conj)
-    return _C.from_buffer(x).view(x.shape)
+    return without_derivative(op, _C.from_buffer(x).view(x.shape), [LD, B])
 
 
 def _check_pivots(op: str, rows: Any, n: int) -> None:

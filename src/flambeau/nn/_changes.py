@@ -35,7 +35,7 @@ class ChangeMixin(TreeMixin[M]):
         return self
 
     def _apply(self: T, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> T:
-        """Replaces each tensor by `fn(tensor)`; a Parameter stays the same object."""
+        """Replaces each tensor by `fn(tensor)`; a Parameter stays the same object, unless its values would go to the meta device."""
         try:
             self._fl_apply_here(fn, recurse)
         except Exception as error:
@@ -57,7 +57,8 @@ class ChangeMixin(TreeMixin[M]):
                 data = fn(param.detach())
                 grad = param.grad
                 new_grad = None if grad is None else fn(grad.detach())
-                if not (switches.swap or switches.overwrite):
+                lost = data.is_meta and not param.is_meta  # who holds the parameter keeps its values
+                if not (switches.swap or switches.overwrite or lost):
                     param.grad = None
                     param.data = data
                     if grad is not None:
@@ -65,11 +66,15 @@ class ChangeMixin(TreeMixin[M]):
                         param.grad = grad
                     continue
                 new = Parameter(data, param.requires_grad)
-                new.grad = new_grad
-                if switches.swap:
-                    swap_tensors(param, new)
-                else:
+                if not switches.swap:
+                    new.grad = new_grad
                     self._parameters[name] = new
+                    continue
+                swap_tensors(param, new)
+                if grad is not None and new_grad is not None:
+                    new.grad = None
+                    swap_tensors(grad, new_grad)
+                    param.grad = grad
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)

@@ -82,7 +82,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                         )
                     (self, *args), kwargs = changed  # type: ignore[assignment]
         if _recorder.recording():
-            token = _recorder.begin(f"Optimizer.step#{type(self).__name__}", 2)
+            token = _recorder.begin(f"Optimizer.step#{type(self).__name__}.step", 2)
             failed = True
             try:
                 result = step(self, *args, **kwargs)
@@ -342,9 +342,13 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops all gradients, or with `set_to_none=False` fills them with zeros."""
+        name = f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"
+        token = _recorder.begin(name, 2) if _recorder.recording() else None
         for group in self._fl_groups:
             for param in group["params"]:
                 zero_gradient(param, set_to_none)
+        if token is not None:
+            _recorder.end(token, False)
 
     # ---------------------------------------------------------------------------------------- step
 

@@ -86,6 +86,11 @@ SORT_KEYS = (
     "count",
     "cpu_memory_usage",
     "self_cpu_memory_usage",
+    "device_time_total",
+    "self_device_time_total",
+    "device_time",
+    "device_memory_usage",
+    "self_device_memory_usage",
     "flops",
     "flops_per_s",
     "bytes",
@@ -175,7 +180,8 @@ class EventAverages(list[FunctionEventAvg]):
 
         `sort_by` is one of 'self_cpu_time_total' (the default), 'cpu_time_total', 'cpu_time', 'count',
         'cpu_memory_usage', 'self_cpu_memory_usage', 'flops', 'flops_per_s', 'bytes', 'bytes_per_s' and
-        'key'. 'Of limit' compares with `machine_limits()`, which are measured by the first table
+        'key', or one of a device, 'device_time_total' or 'cuda_time_total', which is 0 in all rows.
+        'Of limit' compares with `machine_limits()`, which are measured by the first table
         (`limits=False` leaves it out): the larger of the FLOP rate's share of a matrix product's of that
         element type and the byte rate's share of a copy's of that size. Rows that were grouped by stack
         show it in lines below their first. All times are in `time_unit` ('s', 'ms' or 'us'), or each in one that suits it.
@@ -201,7 +207,7 @@ class EventAverages(list[FunctionEventAvg]):
         unit: str | None = None,
     ) -> tuple[list[str], list[list[str]], list[str]]:
         """Heads, rows and last lines of the table."""
-        sort_by = self._order if sort_by is None else sort_by
+        sort_by = self._order if sort_by is None else sort_by.replace("cuda_", "device_")
         if sort_by not in (None, *SORT_KEYS):
             raise ValueError(f"table: sort_by = {sort_by!r}; expected one of {', '.join(SORT_KEYS)}")
         if unit not in (None, *UNITS):

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from flambeau import _tensor
+from flambeau._C import ops
 from flambeau._C import profiler as _recorder
 
 OP, BACKWARD, OPTIMIZER, RANGE, MODULE = range(5)
@@ -40,6 +42,9 @@ assert EVENT.itemsize == 104
 
 Ints = np.ndarray[Any, np.dtype[Any]]
 
+# What PyTorch's profiles call otherwise than by our name behind `aten::`.
+_ATEN = {"cast": "_to_copy", "constant_pad": "constant_pad_nd", "contiguous_copy": "clone", "cross_entropy": "cross_entropy_loss"}
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -69,6 +74,12 @@ class TimesAsText:
     cpu_time: Any
     cpu_time_total: Any
     self_cpu_time_total: Any
+    # There is a CPU only.
+    device_time = device_time_total = self_device_time_total = 0.0
+    device_memory_usage = self_device_memory_usage = 0
+    use_device = None
+    is_async = is_legacy = is_remote = False
+    node_id = -1
 
     @property
     def cpu_time_str(self) -> str:
@@ -113,6 +124,8 @@ class FunctionEvent(TimesAsText):
     cpu_parent: FunctionEvent | None = None
     forward: FunctionEvent | None = None  # of a backward node: the op that made it
     cpu_children: list[FunctionEvent] = field(default_factory=list)
+
+    count = 1
 
     @property
     def key(self) -> str:
@@ -160,6 +173,8 @@ class Recording:
         running = self.data["end"] < 0
         self.data["end"][running] = np.maximum(stop, self.data["start"][running])
         self._give_stacks_to_backward()
+        if _tensor.library == "torch":
+            self._say_aten()
 
     def __len__(self) -> int:
         return len(self.data)
@@ -171,6 +186,18 @@ class Recording:
         for i in np.flatnonzero(self.data["backward"]).tolist():
             made_by = forward[i] if is_node[i] else parent[i]
             stack[i] = stack[made_by] if made_by >= 0 else 0
+
+    def _say_aten(self) -> None:
+        """Programs of PyTorch look for `aten::mm` and `torch::autograd::AccumulateGrad`. Ranges and functions of theirs keep names."""
+        for kind in (OP, BACKWARD):
+            of_kind = self.data["kind"] == kind
+            for number in np.unique(self.data["name"][of_kind]).tolist():
+                name = self.names[number]
+                if not (hasattr(ops, name) if kind == OP else name == "AccumulateGrad"):
+                    continue
+                another = max(self.names) + 1  # a range may have the name as it was
+                self.names[another] = f"aten::{_ATEN.get(name, name)}" if kind == OP else f"torch::autograd::{name}"
+                self.data["name"][of_kind & (self.data["name"] == number)] = another
 
     def stack_of(self, i: int) -> list[str]:
         """The Python calls around event i, the innermost first."""

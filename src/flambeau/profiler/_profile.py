@@ -82,7 +82,8 @@ def schedule(
 
 
 class record_function(contextlib.ContextDecorator):
-    """A named range in the profile: a context manager, or a decorator. Without a profile it costs next to nothing.
+    """A named range in the profile: a context manager, or a decorator. Without a profile it costs next to nothing. `args` is no part of
+    the name.
 
     Example:
         >>> import flambeau as fl
@@ -96,11 +97,11 @@ class record_function(contextlib.ContextDecorator):
     def __init__(self, name: str, args: str | None = None) -> None:
         if not isinstance(name, str):
             raise TypeError(f"record_function: name is a {type(name).__name__}; expected a string")
-        self.name = name if args is None else f"{name}({args})"
+        self.name, self.args = name, args
         self._open: list[Any] = []
 
     def _recreate_cm(self) -> record_function:
-        return type(self)(self.name)  # a decorated function may call itself, and from several threads
+        return type(self)(self.name, self.args)  # a decorated function may call itself, and from several threads
 
     def __enter__(self) -> record_function:
         self._open.append(_recorder.begin(self.name, RANGE) if _recorder.recording() else None)

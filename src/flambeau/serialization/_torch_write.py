@@ -101,8 +101,8 @@ class _Encoder(Encoder):
             return super()._key(key, path, of, depth)
         return self.encode(key, f"{'a key' if of == 'dict' else 'an element'} of {path or 'the object'}")
 
-    def _reduced(self, value: Any, path: str, depth: int) -> Any:
-        """What Python's own pickles say of it: a function, arguments and a state."""
+    def _reduced(self, value: Any, path: str, depth: int, name: str | None = None) -> Any:
+        """What Python's own pickles say of it: a function (of this name), arguments and a state."""
         if depth >= MAX_DEPTH:
             raise ValueError(f"save: {path[:80]}... is nested deeper than {MAX_DEPTH} levels")
         function, args, *state = value.__reduce_ex__(2)
@@ -111,7 +111,7 @@ class _Encoder(Encoder):
         self._active.add(id(value))
         module = "numpy.core.multiarray" if function.__module__.startswith("numpy._core") else function.__module__
         node = {
-            "O": f"{module} {function.__name__}", "args": [self.encode(arg, path, depth + 1) for arg in args],
+            "O": name or f"{module} {function.__name__}", "args": [self.encode(arg, path, depth + 1) for arg in args],
             "state": self.encode(state[0], path, depth + 1) if state else None,
         }  # fmt: skip
         self._active.discard(id(value))
@@ -150,11 +150,16 @@ class _Encoder(Encoder):
         if known is not None:
             return self._again(known)
         kind, where = type(value), path or "the object"
+        if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
+            made_by, *more = reduced if isinstance(reduced := value.__reduce_ex__(2), tuple) else (None,)
+            if made_by is None or not found_by_name(made_by) or any(part is not None for part in more[2:]):
+                raise TypeError(f"save: {where} is a {kind.__name__}, which can not be written whole; save its state_dict()")
+            said: dict[str, Any] = self._reduced(value, path, depth, _name_of(made_by))
+            self._begun(value, said)
+            return said
         if not found_by_name(kind):
             what = f"of {kind.__module__}.{kind.__qualname__}, a class that can not be found by its name"
             raise TypeError(f"save: {where} is a module {what} (define it at the top level of a file, or save the module's state_dict())")
-        if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
-            raise TypeError(f"save: {where} is a {kind.__name__}, which can not be written whole; save its state_dict()")
         if any(isinstance(part, UninitializedTensorMixin) for part in (*value._parameters.values(), *value._buffers.values())):
             what = f"a {kind.__name__} that was not called yet, which can not be written whole"
             raise TypeError(f"save: {where} is {what}; save its state_dict()")

@@ -73,7 +73,7 @@ def sparse_coo_tensor(
 
     Raises:
         ShapeError: sizes that do not fit.
-        IndexError: a place outside of `size`.
+        RangeError: a place outside of `size`.
 
     Example:
         >>> import flambeau as fl
@@ -111,7 +111,7 @@ def sparse_coo_tensor(
         low, high = at.amin(1).tolist(), at.amax(1).tolist()
         for d, (a, b) in enumerate(zip(low, high, strict=True)):
             if a < 0 or b >= size[d]:
-                raise IndexError(f"{op}: indices[{d}] go from {a} to {b}; expected 0 to {size[d] - 1}, for size {list(size)}")
+                raise _C.RangeError(f"{op}: indices[{d}] go from {a} to {b}; expected 0 to {size[d] - 1}, for size {list(size)}")
     if is_coalesced:
         check_places(op, at, size, check_invariants)
     made = SparseCOO.make(at, held, size, bool(is_coalesced))

@@ -16,6 +16,8 @@ import sys
 import types
 from typing import Any
 
+from flambeau._errors import RefusedTypeError
+
 __all__: list[str] = []
 
 
@@ -28,7 +30,7 @@ class _Module(types.ModuleType):
     @fill_uninitialized_memory.setter
     def fill_uninitialized_memory(self, mode: Any) -> None:
         if not isinstance(mode, bool):
-            raise TypeError(f"fill_uninitialized_memory: {mode!r}; expected True or False")
+            raise RefusedTypeError(f"fill_uninitialized_memory: {mode!r}; expected True or False")
         if mode:
             raise NotImplementedError(
                 "fill_uninitialized_memory = True: empty, empty_like and resize_ leave memory as it is; full(shape, nan) and "

@@ -21,6 +21,7 @@ from flambeau import _whole_calls
 from flambeau._imports import share_one_lock
 from flambeau.compat._torch.facade import Facade, missing_text, place_of_caller
 from flambeau.compat._torch.names import FOLLOWS, SOURCES
+from flambeau.compat._torch.standard import show_below
 
 _OVERLAY = "flambeau.compat._torch.overlay"
 _BESIDE = "flambeau.compat._torch"  # where functorch lies, which PyTorch installs beside torch
@@ -184,6 +185,7 @@ def install() -> None:
         _tell_children()
         _whole_calls.turn_on()  # who says `import torch` may hand over objects that are no Tensors, of whose classes nobody hears
         importlib.import_module("torch")
+        show_below()
     except BaseException:
         sys.meta_path.remove(_finder)
         sys.modules.pop("torch", None)

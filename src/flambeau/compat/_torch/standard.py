@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import types
+from collections.abc import Callable
+from typing import Any
+
 # Modules of PyTorch's, without `torch.`, and the names in each.
 IMPORTED: dict[str, str] = {
     "": "builtins ctypes functools glob importlib inspect math os platform sys textwrap threading warnings",
@@ -85,6 +90,35 @@ IMPORTED: dict[str, str] = {
     "utils.weak": "weakref",
     "xpu": "dataclasses os threading traceback warnings",
 }
+
+# Packages of the standard library, and modules of theirs that `import torch` has imported: programs that did not import these find them.
+BELOW: dict[str, str] = {
+    "concurrent": "futures",
+    "ctypes": "util",
+    "http": "client",
+    "multiprocessing": "connection resource_sharer resource_tracker spawn util",
+    "urllib": "error parse request response",
+}
+
+
+def show_below() -> None:
+    """Lets each of these packages import such a module when it is asked for: all of them at once would take as long as all else."""
+    for name, below in BELOW.items():
+        package = importlib.import_module(name)
+        setattr(package, "__getattr__", _importing(package, below.split()))  # noqa: B010
+
+
+def _importing(package: types.ModuleType, below: list[str]) -> Callable[[str], Any]:
+    own = vars(package).get("__getattr__")
+
+    def answer(name: str) -> Any:
+        if name in below:
+            return importlib.import_module(f"{package.__name__}.{name}")
+        if own is not None:
+            return own(name)
+        raise AttributeError(f"module {package.__name__!r} has no attribute {name!r}", name=name, obj=package)
+
+    return answer
 
 
 def has_imported(path: str, name: str) -> bool:

@@ -43,8 +43,8 @@ def cross_entropy(
 ) -> Tensor:
     """Negative log of the softmax probability of the target class.
 
-    Shape: input [C], [N, C] or [N, C, *]; target class indices without the C dimension, or class
-    probabilities of the input's shape.
+    Shape: input [C], [N, C] or [N, C, *]; target class indices without the C dimension (of an input [C]
+    without `label_smoothing` also [1]), or class probabilities of the input's shape.
 
     Raises:
         ValueError: the shapes do not fit, or `label_smoothing` is outside [0, 1].
@@ -54,6 +54,8 @@ def cross_entropy(
         if not 0.0 <= label_smoothing <= 1.0:
             raise ArgumentError(f"cross_entropy: label_smoothing = {label_smoothing}; expected 0 to 1")
         numbers = not target.is_floating_point()
+        if input.ndim == 1 and not label_smoothing:
+            target = target.squeeze(0)
     except CONFUSED as error:
         explain(error, cross_entropy, (input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing))
         raise
@@ -74,14 +76,14 @@ def _cross_entropy_of_shares(input: Tensor, target: Tensor, weight: Tensor | Non
     check_same_shape("cross_entropy (class probabilities)", input, target)
     dim = 0 if input.dim() == 1 else 1
     n_classes = input.shape[dim]
-    if label_smoothing > 0.0:
+    if label_smoothing > 0.0 and n_classes:
         target = target * (1.0 - label_smoothing) + label_smoothing / n_classes
     log_p = ops.log_softmax(input, dim)
     if weight is not None:
         log_p = log_p * weight.reshape((n_classes,) + (1,) * (input.dim() - 1 - dim))
     loss = -(log_p * target).sum(dim)
     if kind == 1:
-        return loss.sum() / max(loss.numel(), 1)
+        return loss.sum() / (loss.numel() if n_classes else 0)
     return loss if kind == 0 else loss.sum()
 
 
@@ -97,9 +99,11 @@ def nll_loss(
 ) -> Tensor:
     """Negative log likelihood from log probabilities.
 
-    Shape: input [C], [N, C] or [N, C, *]; target the same without C.
+    Shape: input [C], [N, C] or [N, C, *]; target the same without C, of an input [C] also [1].
     """
     kind = reduction_kind("nll_loss", reduction_word(size_average, reduce, reduction))
+    if input.ndim == 1:
+        target = target.squeeze(0)
     return ops.nll_loss(input, target, weight, kind, ignore_index)
 
 

@@ -51,6 +51,20 @@ def replicate(network: Module, devices: Any, detach: bool = False) -> list[Modul
     Raises:
         DeviceError: a device is named.
     """
+    _refuse_devices(devices)
+    return []
+
+
+def _broadcast_coalesced_reshape(tensors: Sequence[Tensor], devices: Any, detach: bool = False) -> list[list[Tensor]]:
+    """Copies of the tensors for each device: what `replicate` of packages is made of, which ask for this name.
+
+    Raises:
+        DeviceError: a device is named.
+    """
+    _refuse_devices(devices)
+    return []
+
+
+def _refuse_devices(devices: Any) -> None:
     if devices:
         raise DeviceError(f"replicate: devices = {devices!r}, but this build of flambeau has no CUDA backend; call the module itself")
-    return []

@@ -141,7 +141,7 @@ class WeightedRandomSampler(Sampler[int]):
             raise ValueError(f"WeightedRandomSampler: replacement = {replacement!r}; expected a bool")
         if not isinstance(weights, (Tensor, Iterable)):
             raise ValueError(f"WeightedRandomSampler: weights is a {type(weights).__name__}; expected a sequence of numbers")
-        given = weights if isinstance(weights, Tensor) else _C.tensor_from(list(weights), None)
+        given = weights if isinstance(weights, Tensor) else _C.tensor_from(list(weights), _C.float64)
         self.weights = given.to(_C.float64)
         if self.weights.dim() != 1:
             raise ValueError(

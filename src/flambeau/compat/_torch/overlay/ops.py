@@ -9,6 +9,7 @@ from typing import Any
 import flambeau
 from flambeau.compat._torch import overlay
 from flambeau.compat._torch.extensions import provide
+from flambeau.compat._torch.overlay._overloads import overloads
 from flambeau.compat._torch.overlay.utils import _python_dispatch
 
 __all__ = ["load_library", "loaded_libraries"]
@@ -33,7 +34,7 @@ def _by_name(path: str) -> Any:
     space, *names = path.split(".")
     found: Any = _kernel(names.pop(0)) if space == "aten" else _namespaces.setdefault(space, Namespace(space))
     for name in names:
-        found = getattr(found, name)
+        found = found._overload(name) if isinstance(found, OpOverloadPacket) else getattr(found, name)
     return found
 
 
@@ -49,15 +50,26 @@ class OpOverloadPacket(_Once):
         return self._function(*args, **kwargs)
 
     def overloads(self) -> list[str]:
-        """The names by which overloads were asked for so far, `default` first; any name finds one."""
-        return list(dict.fromkeys(("default", *(k for k, v in self.__dict__.items() if isinstance(v, OpOverload)))))
+        """The names of its overloads; of an operator that has no others `default`."""
+        return list(overloads.get(self.__name__, ("default",)))
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.overloads()})
 
     def __getattr__(self, overload: str) -> OpOverload:
         if overload.startswith("_"):
             raise AttributeError(overload)
-        made = OpOverload(self, overload)
-        self.__dict__[overload] = made
-        return made
+        known = overloads.get(self.__name__, ("default", "out"))
+        if overload not in known:
+            raise AttributeError(f"{self} has no overload '{overload}'; expected one of {', '.join(known)}")
+        return self._overload(overload)
+
+    def _overload(self, overload: str) -> OpOverload:
+        """What is there once by this name, be it an overload of ATen's or of a kernel of ours."""
+        made = self.__dict__.get(overload)
+        if made is None:
+            made = self.__dict__[overload] = OpOverload(self, overload)
+        return made  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='{self}')>"
@@ -73,6 +85,7 @@ class OpOverload(_Once):
         self.overloadpacket = self._overloadpacket = packet
         self._overloadname, self._opname, self.namespace = overload, packet.__name__, packet._namespace
         self.__name__ = f"{packet.__name__}.{overload}"
+        self.__qualname__ = self.name()
         self.__module__ = f"torch._ops.{packet._namespace}"
         self.tags: list[Any] = []
 

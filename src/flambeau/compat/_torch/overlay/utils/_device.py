@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,4 +26,13 @@ class DeviceContext:
 def set_device(device: Any) -> Callable[..., Any]:
     """Makes a decorator: what a function makes is on `device`."""
     region: Any = fl.device(device)
-    return lambda function: region(function)
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with region:
+                return function(*args, **kwargs)
+
+        return inside
+
+    return decorate

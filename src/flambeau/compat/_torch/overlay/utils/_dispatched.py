@@ -160,7 +160,7 @@ def operator(name: str, overload: str) -> Any:
     """`torch.ops.aten.<name>.<overload>`, also of a kernel that ATen has not."""
     from flambeau.compat._torch.overlay import ops
 
-    return getattr(ops._kernel(name), overload)
+    return ops._kernel(name)._overload(overload)
 
 
 def _overload(name: str, args: Sequence[Any]) -> str:
