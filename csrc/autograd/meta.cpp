@@ -275,8 +275,11 @@ Ref<Node> grad_fn(const Tensor& t) {
   const Tensor base(impl.base);
   AutogradMeta& own = ensure_meta(t);
   Ref<Node> node;
-  if (follows) node = make_ref<AsStridedBackward>(base, t);
+  if (follows && !impl.from_function) node = make_ref<AsStridedBackward>(base, t);
   else if (dynamic_cast<LostNode*>(own.grad_fn.get())) node = own.grad_fn;
+  else if (follows)
+    node = make_ref<LostNode>("this view was made by a custom Function, and its memory was written to since, of which the Function's backward knows nothing; "
+                              "take the view's clone() before, or return a clone() from forward", Edge{own.grad_fn, own.output_nr});
   else node = make_ref<LostNode>("the memory of this view was written to, and then the tensor that it is a view of got other memory (`.data = ...`, set_), "
                                  "so that nobody knows the view's history; take the view's clone() before", Edge{own.grad_fn, own.output_nr});
   move_retain(t, own.grad_fn.get(), *node, 0);
@@ -341,6 +344,7 @@ void track_view(const Tensor& view, const Tensor& x) {
   impl.base = root;
   // A view made without grad mode shares memory but not history: of what requires grad it is a leaf that does, too.
   impl.view_tracks_base = grad_enabled() && (x.impl()->base ? x.impl()->view_tracks_base : true);
+  impl.from_function = x.impl()->from_function;
   if (!grad_enabled() && requires_grad(x)) {
     ensure_meta(view);
     impl.requires_grad = true;
@@ -406,6 +410,8 @@ void check_inplace(const char* op, const Tensor& x, bool one_value) {
   }
   if (impl.base && !impl.view_tracks_base && impl.base->requires_grad)
     raise<AutogradError>(op, ": this view was made under no_grad, and its base requires grad; write to it under no_grad too, or make the view outside");
+  if (impl.from_function && follows_base(impl))
+    raise<AutogradError>(op, ": this view was made by a custom Function, whose backward would know nothing of the write; write to its clone(), or return a clone() from forward");
   if (requires_grad(x) && is_leaf(x))
     raise<AutogradError>(op, ": a leaf Variable that requires grad is being used in an in-place operation; wrap the write in flambeau.no_grad(), or write to a clone()");
   if (impl.base && !follows_base(impl) && impl.view_tracks_base) return;  // its base has other memory by now

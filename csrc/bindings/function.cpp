@@ -132,6 +132,7 @@ nb::object finish_function(nb::handle ctx, const std::string& name, nb::handle a
     if (!is_inexact(y.dtype()) || contains(fixed, y)) continue;
     if (!part) {
       set_history(y, node, static_cast<uint32_t>(i));
+      if (TensorImpl& impl = *y.impl(); impl.base && !written && shares_memory(impl, *impl.base)) impl.view_tracks_base = impl.from_function = true;
       continue;
     }
     if (outs.size() > 1)

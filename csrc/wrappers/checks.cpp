@@ -18,6 +18,17 @@ void (*warn)(const char* text) = nullptr;
 
 namespace fl::check {
 
+void freedom(const char* op, const Tensor& x, std::optional<IntList> dim, double correction) {
+  int64_t n = x.numel();
+  if (n && dim && !dim->empty() && x.ndim()) {
+    n = 1;
+    for (const int64_t d : *dim) n *= x.size(static_cast<int>(d));
+  }
+  if (static_cast<double>(n) > correction || !warn || locks::any_held()) [[likely]] return;
+  warn(text(op, ": degrees of freedom is <= 0, so that the result is NaN or infinite: ", n, " elements are reduced, with correction = ", correction,
+            "; expected more elements than that, or a smaller correction (correction=0)").c_str());
+}
+
 void copyable(const char* op, const Tensor& x, const Tensor& src) {
   const int shift = x.ndim() - src.ndim();
   bool fits = shift >= 0;

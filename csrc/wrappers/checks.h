@@ -55,6 +55,8 @@ inline void fits(const char* op, const char* arg, const Tensor& x, const Operand
   if (value.is_tensor()) not_complex_for(op, arg, x, value.tensor());
   else fits(op, arg, x.dtype(), value.number());
 }
+// Warns where as many elements as are reduced, less the correction, are none: the variance is NaN or infinite.
+void freedom(const char* op, const Tensor& x, std::optional<IntList> dim, double correction);
 // Every element is 0 or more, and none is NaN.
 void not_negative(const char* op, const char* arg, const Tensor& x);
 void draws_fit(const char* op, const Tensor& x, int64_t from, int64_t to);

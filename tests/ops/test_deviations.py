@@ -59,3 +59,15 @@ def test_deviations_whose_squares_are_no_numbers_of_the_type(scale):
     x = np.array([[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]], np.float32) * np.float32(scale)
     np.testing.assert_allclose(fl.tensor(x).std(1).numpy(), x.astype(np.float64).std(1, ddof=1), rtol=1e-6)
     assert fl.std_mean(fl.tensor(x[1]))[1] == x[1, 0]
+
+
+@pytest.mark.parametrize("call", [lambda x: x[0, 0].std(), lambda x: fl.var(x[:, :1], 1), lambda x: fl.std_mean(x, 0, correction=2), lambda x: fl.var_mean(x[:1], 0), lambda x: x[:0].var(1)])
+def test_no_degree_of_freedom_is_warned_of(call):
+    with pytest.warns(UserWarning, match="degrees of freedom is <= 0"):
+        call(fl.ones(2, 3))
+
+
+@pytest.mark.parametrize("call", [lambda x: x.std(), lambda x: x.var(1), lambda x: x[:, :1].var(1, correction=0), lambda x: fl.var_mean(x, (0, 1))])
+def test_enough_of_them_are_not(call, recwarn):
+    call(fl.ones(2, 3))
+    assert not recwarn.list

@@ -99,3 +99,18 @@ def test_a_product_of_one_number_is_a_copy():
     x = fl.tensor(2.0)
     fl.masked.prod(x, 0).fill_(7.0)
     assert x.item() == 2.0
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float32"])
+def test_a_mask_is_of_bools(dtype):
+    x, mask = fl.ones(2), fl.tensor([1, 0]).to(getattr(fl, dtype))
+    for call in (x.masked_fill, x.masked_fill_):
+        with pytest.raises(RuntimeError, match=f"mask is {dtype}; expected bool"):
+            call(mask, 5.0)
+    assert x.tolist() == [1, 1]
+    if dtype == "uint8":
+        assert fl.where(mask, x, 0.0).tolist() == [1, 0]
+    else:
+        with pytest.raises(RuntimeError, match=f"condition is {dtype}; expected bool"):
+            fl.where(mask, x, 0.0)
+    assert fl.where(mask)[0].tolist() == [0]  # one argument: positions of what is not 0

@@ -95,3 +95,14 @@ def test_recurrent_layers_of_such_sizes():
         exact.load_state_dict({key: v.double() for key, v in net.state_dict().items()})
         for _ in range(3):
             assert fl.allclose(net(x)[0].double(), exact(x.double())[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(180, 32, 96), (45, 32, 96), (128, 512, 300), (256, 384, 384), (512, 64, 77), (77, 1000, 512), (16, 1024, 1024), (1024, 96, 64), (13, 1, 4096)])
+def test_a_weight_that_is_used_again_gives_the_same_bits(m, n, k):
+    """What is kept of it must not show: a copy of a layer, or one that was loaded, gives what the layer does that has been used."""
+    fl.manual_seed(0)
+    x, w, b = fl.randn(m, k), fl.randn(n, k), fl.randn(n)
+    for bias in (b, None):
+        found = [fl.nn.functional.linear(x, w, bias) for _ in range(5)]
+        found += [fl.nn.functional.linear(x, w.clone(), bias), fl.nn.functional.linear(x.clone().requires_grad_(), w.clone().requires_grad_(), bias).detach()]
+        assert all(fl.equal(found[0], y) for y in found[1:])

@@ -5,6 +5,7 @@
 // keeps the most recently used ones; a running primitive is kept alive by its shared pointer.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -56,6 +57,7 @@ struct Primitive {
     bool needed = false;
   };
   std::vector<Reorder> reorders;
+  mutable std::atomic<int> verdict{0};  // for who compares it with another primitive
 };
 
 // What runs a primitive, made of its descriptor `pd`. Refused where oneDNN has loops over elements alone ("ref"), for shapes and types that it has no kernel
