@@ -344,7 +344,7 @@ void track_view(const Tensor& view, const Tensor& x) {
   impl.base = root;
   // A view made without grad mode shares memory but not history: of what requires grad it is a leaf that does, too.
   impl.view_tracks_base = grad_enabled() && (x.impl()->base ? x.impl()->view_tracks_base : true);
-  impl.from_function = x.impl()->from_function;
+  impl.from_function = x.impl()->from_function && follows_base(*x.impl());
   if (!grad_enabled() && requires_grad(x)) {
     ensure_meta(view);
     impl.requires_grad = true;

@@ -117,7 +117,7 @@ int set_data(PyObject* self, PyObject* value, void*) {
     x.offset = y.offset;
     x.dtype = y.dtype;
     x.base = nullptr;
-    x.view_tracks_base = false;
+    x.view_tracks_base = x.from_function = false;
     x.refresh();
     if (is_hollow(tensor_of(self))) [[unlikely]] Hollow::of(tensor_of(self)).show(self);
     return PyErr_Occurred() ? -1 : 0;

@@ -68,9 +68,9 @@ def test_a_gradient_without_a_derivative_is_refused_and_not_zero():
 
 def test_an_op_without_a_formula_refuses_backward_and_not_the_call():
     x = fl.randn(8, requires_grad=True)
-    h = fl.histc(x, bins=4)
+    h = fl.special.airy_ai(x)
     assert h.requires_grad
-    with pytest.raises(RuntimeError, match="histc: has no formula for the gradient by 'x'"):
+    with pytest.raises(RuntimeError, match="airy_ai: has no formula for the gradient by 'x'"):
         h.sum().backward()
     assert x.grad is None
 

@@ -96,3 +96,11 @@ def test_module_load_returns_a_new_tensor(switch):
     layer.weight = nn.Parameter(layer.weight.detach().as_subclass(Itself))
     with pytest.raises(RuntimeError, match="module_load returned one of its tensors"):
         layer.load_state_dict(nn.Linear(1, 1, bias=False).state_dict())
+
+
+def test_a_gradient_with_a_history_goes_along(switch):
+    switch(swap=True)
+    layer = fl.nn.Linear(2, 2)
+    layer(fl.ones(1, 2)).square().sum().backward(create_graph=True)
+    layer.double()
+    assert all(p.dtype is fl.float64 and p.grad.dtype is fl.float64 for p in layer.parameters())

@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <thread>
 #include <vector>
 
 #include "backend/onednn/cache.h"
 #include "backend/onednn/onednn.h"
+#include "base/error.h"
 #include "base/parallel.h"
 #include "storage/prepared.h"
 
@@ -58,24 +59,35 @@ std::shared_ptr<const Primitive> matmul_of(const Entry& entry, const Gemm<float>
   });
 }
 
-// Numbers without a pattern, of about 1.
-std::unique_ptr<float[]> noise(int64_t n, uint32_t seed) {
-  std::unique_ptr<float[]> x(new (std::nothrow) float[static_cast<size_t>(n)]);
-  if (!x) return x;
-  for (int64_t i = 0; i < n; ++i) {
+// Numbers of about 1 without a pattern, which repeat after a prime number of them.
+Tensor noise(int64_t n, uint32_t seed) {
+  constexpr int64_t kPeriod = 8191;
+  Tensor x = empty(Dims{n}, DType::Float32);
+  float* to = x.data<float>();
+  for (int64_t i = 0; i < std::min(n, kPeriod); ++i) {
     uint32_t h = static_cast<uint32_t>(i) * 0x9e3779b9u + seed;
     h = (h ^ (h >> 16)) * 0x85ebca6bu;
     h = (h ^ (h >> 13)) * 0xc2b2ae35u;
-    x[static_cast<size_t>(i)] = static_cast<float>(static_cast<int32_t>(h ^ (h >> 16))) * 0x1p-30f;
+    to[i] = static_cast<float>(static_cast<int32_t>(h ^ (h >> 16))) * 0x1p-30f;
   }
+  for (int64_t done = kPeriod; done < n; done += kPeriod) std::copy_n(to, std::min(kPeriod, n - done), to + done);
   return x;
+}
+
+// Whether most of some elements of B are different numbers: sums of zeros or ones would be the same in any order.
+bool varied(const Gemm<float>& g) {
+  constexpr int64_t kLooks = 64;
+  std::vector<uint32_t> seen;  // bits, which NaNs have as well
+  for (int64_t i = 0; i < kLooks; ++i) seen.push_back(std::bit_cast<uint32_t>(g.b.data[i * (g.k - 1) / (kLooks - 1) * g.b.row + i * 7 % g.n * g.b.col]));
+  std::sort(seen.begin(), seen.end());
+  return std::unique(seen.begin(), seen.end()) - seen.begin() >= kLooks / 2;
 }
 
 // Note [The same bits, packed or not]
 // Some of oneDNN's kernels add up in another order where B lies otherwise, and which kernel is taken depends on the layout, the shape and the processor.
 // A weight is packed where it is used again, so a model would give other bits from its second use on than a copy of it at its first. So a packed
-// product has to show, when it would be used for the second time, that it has the bits of the plain one: both multiply numbers without a pattern.
-// Where they differ B is taken as it lies. (Without AVX-512: up to 100 rows, where packing saves a quarter, they are the same; of 128 to 256 rows,
+// product has to show, when it would be used for the second time, that it has the bits of the plain one: both multiply numbers without a pattern
+// by a weight without one. Where they differ B is taken as it lies. (Without AVX-512: up to 100 rows, where packing saves a quarter, they are the same; of 128 to 256 rows,
 // where it saves 2 to 10 %, most are not.)
 bool same_bits(const Entry& entry, const Primitive& packed, const Gemm<float>& g, char ta, int64_t lda, char tb, int64_t ldb) {
   enum : int { kNew, kSeen, kSame, kOther };
@@ -85,21 +97,30 @@ bool same_bits(const Entry& entry, const Primitive& packed, const Gemm<float>& g
     packed.verdict.compare_exchange_strong(verdict, kSeen, std::memory_order_relaxed);
     return false;
   }
-  const auto span = [](char trans, int64_t rows, int64_t cols, int64_t ld) { return trans == 'N' ? (rows - 1) * ld + cols : (cols - 1) * ld + rows; };
-  const int64_t size_a = span(ta, g.m, g.k, lda), size_b = span(tb, g.k, g.n, ldb), size_c = span('N', g.m, g.n, g.ldc);
+  constexpr int64_t kMost = int64_t{1} << 25;  // elements of all operands
+  if (!varied(g)) return false;
+  const int64_t size_a = ta == 'N' ? (g.m - 1) * lda + g.k : (g.k - 1) * lda + g.m, size_c = (g.m - 1) * g.ldc + g.n;
   const auto found = [&] {
-    if (size_a > 4 * g.m * g.k || size_b > 4 * g.k * g.n || size_c > 4 * g.m * g.n) return kOther;  // much memory for a few numbers in it
+    if (size_a > kMost || size_c > kMost || size_a + 2 * size_c > kMost) return kOther;
     const auto plain = matmul_of(entry, g, ta, lda, tb, ldb, false);
-    const auto a = noise(size_a, 1), b = noise(size_b, 2), bias = noise(g.n, 3), c = noise(size_c, 4), other = noise(size_c, 4);
-    if (!plain || !a || !b || !bias || !c || !other) return kOther;
-    const auto run = [&](const Primitive& p, float* to) {
-      Args args(entry);
-      args.add(DNNL_ARG_SRC, p.mds[0], a.get()).add(DNNL_ARG_DST, p.mds[1], to).input(p, 0, DNNL_ARG_WEIGHTS, b.get());
-      if (g.bias_n) args.add(DNNL_ARG_BIAS, p.mds[2], bias.get());
-      return args.run(p);
-    };
-    if (!run(*plain, c.get()) || !run(packed, other.get())) return kOther;
-    return std::memcmp(c.get(), other.get(), static_cast<size_t>(size_c) * sizeof(float)) == 0 ? kSame : kOther;
+    if (!plain) return kOther;
+    try {
+      const Tensor a = noise(size_a, 1), bias = noise(g.n, 2), c = empty(Dims{size_c}, DType::Float32), other = empty(Dims{size_c}, DType::Float32);
+      const auto run = [&](const Primitive& p, const Tensor& to, bool kept) {
+        Args args(entry);
+        args.add(DNNL_ARG_SRC, p.mds[0], a.data()).add(DNNL_ARG_DST, p.mds[1], to.data());
+        if (kept) args.weight(p, 0, DNNL_ARG_WEIGHTS, *g.b.owner, g.b.data, true);
+        else args.input(p, 0, DNNL_ARG_WEIGHTS, g.b.data);
+        if (g.bias_n) args.add(DNNL_ARG_BIAS, p.mds[2], bias.data());
+        return args.run(p);
+      };
+      if (!run(*plain, c, false) || !run(packed, other, true)) return kOther;
+      for (int64_t i = 0; i < g.m; ++i)
+        if (std::memcmp(c.data<float>() + i * g.ldc, other.data<float>() + i * g.ldc, static_cast<size_t>(g.n) * sizeof(float)) != 0) return kOther;
+      return kSame;
+    } catch (const OutOfMemory&) {
+      return kOther;
+    }
   }();
   packed.verdict.store(found, std::memory_order_relaxed);
   return found == kSame;

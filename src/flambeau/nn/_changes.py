@@ -73,8 +73,10 @@ class ChangeMixin(TreeMixin[M]):
                 swap_tensors(param, new)
                 if grad is not None and new_grad is not None:
                     new.grad = None
-                    swap_tensors(grad, new_grad)
-                    param.grad = grad
+                    if grad.grad_fn is None:  # who holds it has the new one, too
+                        swap_tensors(grad, new_grad)
+                        new_grad = grad
+                    param.grad = new_grad
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
