@@ -256,11 +256,34 @@ class _LateSignature:
         return hash(self._real())
 
 
-def _shows(wrapper: Any, function: Any) -> Any:
-    """The wrapper, which takes what the function takes."""
+_WRAPPED, _WANTED, _NAMES = "flambeau: what is called", "flambeau: the numbers among its parameters", "flambeau: its parameters"
+
+
+def _wrapping(template: Callable[..., Any], function: Any, constants: dict[str, Any]) -> Any:
+    """A wrapper with the template's code, with values in place of texts, which takes what the function takes.
+
+    The function's parameters are among the names of its variables, where programs look for what a constructor takes. A code without
+    free variables can be given more names without being compiled again.
+    """
+    code: types.CodeType = template.__code__  # type: ignore[attr-defined]
+    own = getattr(function, "__code__", code)
+    parameters = own.co_varnames[: own.co_argcount + own.co_kwonlyargcount]
+    names = (*code.co_varnames, *(name for name in parameters if name not in code.co_varnames))
+    values = tuple(constants.get(value, value) if isinstance(value, str) else value for value in code.co_consts)
+    code = code.replace(co_consts=values, co_varnames=names, co_nlocals=len(names))
+    wrapper = functools.wraps(function)(types.FunctionType(code, globals()))
     if isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__"):
-        wrapper.__signature__ = _LateSignature(function)
+        wrapper.__signature__ = _LateSignature(function)  # type: ignore[attr-defined]
     return wrapper
+
+
+def _explaining(*args: Any, **kwargs: Any) -> Any:
+    function: Any = "flambeau: what is called"
+    try:
+        return function(*args, **kwargs)
+    except CONFUSED as error:
+        explain(error, function, args, kwargs)
+        raise
 
 
 def wants_tensors(function: F) -> F:
@@ -274,15 +297,7 @@ def wants_tensors(function: F) -> F:
     flambeau._errors.NoTensorError: rows: x is a list; expected a Tensor
     """
 
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except CONFUSED as error:
-            explain(error, function, args, kwargs)
-            raise
-
-    return _shows(wrapper, function)  # type: ignore[no-any-return]
+    return _wrapping(_explaining, function, {_WRAPPED: function})  # type: ignore[no-any-return]
 
 
 def explains(space: dict[str, Any], first: bool = False) -> None:
@@ -319,24 +334,26 @@ def explains_functions(space: dict[str, Any]) -> None:
 _ORDERS = frozenset({"int", "float", "int | None", "float | None", "Tensor | float", "float | Tensor"})
 
 
+def _ordering(*args: Any, **kwargs: Any) -> Any:
+    start: Any = "flambeau: what is called"
+    wanted: Any = "flambeau: the numbers among its parameters"
+    names: Any = "flambeau: its parameters"
+    for name, value in (*zip(names, args), *kwargs.items()):
+        text = wanted.get(name)
+        if text is None or (value is None and "None" in text) or isinstance(value, Tensor) or _is_number(value):
+            continue
+        kind = "an int" if text.startswith("int") else "a number"
+        raise TypeError(f"{type(args[0]).__name__}: {name} = {_shown(value)} is a {type(value).__name__}; expected {kind}")
+    try:
+        return start(*args, **kwargs)
+    except CONFUSED as error:
+        explain(error, start, args, kwargs)
+        raise
+
+
 def _wants_numbers(start: F) -> F:
     """`wants_tensors` that looks at numbers first. A float will do for an int, as it does in PyTorch's formulas."""
     wanted = {name: text for name, text in start.__annotations__.items() if text in _ORDERS}
     code: Any = start.__code__  # type: ignore[attr-defined]
-    names = code.co_varnames[: code.co_argcount]
-
-    @functools.wraps(start)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        for name, value in (*zip(names, args), *kwargs.items()):
-            text = wanted.get(name)
-            if text is None or (value is None and "None" in text) or isinstance(value, Tensor) or _is_number(value):
-                continue
-            kind = "an int" if text.startswith("int") else "a number"
-            raise TypeError(f"{type(args[0]).__name__}: {name} = {_shown(value)} is a {type(value).__name__}; expected {kind}")
-        try:
-            return start(*args, **kwargs)
-        except CONFUSED as error:
-            explain(error, start, args, kwargs)
-            raise
-
-    return _shows(wrapper, start)  # type: ignore[no-any-return]
+    values = {_WRAPPED: start, _WANTED: wanted, _NAMES: code.co_varnames[: code.co_argcount]}
+    return _wrapping(_ordering, start, values)  # type: ignore[no-any-return]

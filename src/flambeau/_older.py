@@ -258,7 +258,7 @@ def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tenso
 
     where: dict[str, Any] = {"dtype": self.dtype, "device": self.device if device is None else device}
     if size is not None:
-        if args or isinstance(size, (int, str)):
+        if args or isinstance(size, str) or not hasattr(size, "__iter__"):
             given = f"{type(size).__name__} beside {len(args)} other arguments" if args else type(size).__name__
             raise TypeError(f"new: size is a {given}; expected a tuple of ints alone")
         args = (_C.Size(size),)

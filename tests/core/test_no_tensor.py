@@ -50,3 +50,17 @@ def test_an_error_that_no_argument_causes_stays_as_it_is():
 def test_the_error_is_an_attribute_error_too():
     with pytest.raises(AttributeError):
         F.conv2d(None, filters)
+
+
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        (fl.optim.Adam.__init__, {"lr", "betas", "weight_decay", "amsgrad"}),
+        (fl.optim.lr_scheduler.StepLR.__init__, {"step_size", "gamma"}),
+        (fl.nn.Linear.__init__, {"in_features", "bias"}),
+        (F.cross_entropy, {"reduction", "weight"}),
+    ],
+)
+def test_code_names_the_parameters(function, names):
+    """Programs take from their options those that a constructor knows, by the names of its variables."""
+    assert names <= set(function.__code__.co_varnames[1:])

@@ -388,6 +388,33 @@ def test_subclass_puts_another_sampler_in_place(num_workers):
         loader.batch_sampler = None
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_subclass_has_datasets_read_a_batch_at_once(num_workers):
+    class Rows(Dataset):
+        def __len__(self):
+            return 5
+
+        def __getitem__(self, index):
+            return [10 * i for i in index]
+
+    class AtOnce(DataLoader):
+        def __iter__(self):
+            self.begun, self.collate_fn = True, tuple
+            return super().__iter__()
+
+        @property
+        def _auto_collation(self):
+            return not hasattr(self, "begun") and super()._auto_collation
+
+        @property
+        def _index_sampler(self):
+            return self.batch_sampler
+
+    loader = AtOnce(Rows(), batch_size=2, num_workers=num_workers)
+    assert list(loader) == [(0, 10), (20, 30), (40,)]
+    assert len(loader) == 3
+
+
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_workers_begin_with_the_pass(num_workers):
     """The order is drawn by `iter`: what is seeded or drawn afterwards has no part in it."""

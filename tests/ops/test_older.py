@@ -44,6 +44,10 @@ def test_new():
     assert x.new([1, 2]).tolist() == [1.0, 2.0] and x.new([1, 2]).dtype == fl.float64
     assert x.new(fl.tensor([3])).dtype == fl.float64 and x.new(np.arange(2)).tolist() == [0.0, 1.0]
     assert fl.ones(1, device="meta").new(2).is_meta and x.new(2, device="meta").is_meta
+    assert x.new(size=(2, 3)).shape == (2, 3)
+    for size in (3, float("inf"), "3"):
+        with pytest.raises(TypeError, match="expected a tuple of ints alone"):
+            x.new(size=size)
 
 
 def test_new_of_a_sparse_tensor_is_sparse():

@@ -233,9 +233,8 @@ class DataLoader(Generic[T]):
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_sampler = batch_sampler
-        self._fl_batched = batch_size is not None or batch_sampler is not None
         if collate_fn is None:
-            collate_fn = default_collate if self._fl_batched else default_convert
+            collate_fn = default_collate if self._auto_collation else default_convert
         self.collate_fn = collate_fn
         self.__initialized = True
 
@@ -256,12 +255,12 @@ class DataLoader(Generic[T]):
 
     @property
     def _auto_collation(self) -> bool:
-        """Whether samples are put together; frameworks ask under this name."""
+        """Whether samples are put together; frameworks ask under this name, and subclasses answer otherwise for a pass."""
         return self.batch_sampler is not None
 
     @property
     def _index_sampler(self) -> Any:
-        """What tasks come from; frameworks ask under this name."""
+        """What tasks come from; frameworks ask under this name, and subclasses put another in place."""
         return self.batch_sampler if self._auto_collation else self.sampler
 
     @property
@@ -274,7 +273,8 @@ class DataLoader(Generic[T]):
         self.__multiprocessing_context = None if context is None else _context(context, self.num_workers)
 
     def _fl_recipe(self) -> Recipe:
-        return Recipe(self._fl_iterable, self.collate_fn, self._fl_batched, self.batch_size, self.drop_last)
+        batched = self._auto_collation
+        return Recipe(self._fl_iterable, self.collate_fn, batched, self.batch_size if batched else None, self.drop_last)
 
     def _fl_workers(self, seed: int) -> Workers:
         """Of one pass."""
@@ -296,7 +296,7 @@ class DataLoader(Generic[T]):
     def _fl_tasks(self) -> Iterator[Any] | None:
         if self._fl_iterable:
             return None
-        tasks: Iterator[Any] = iter(self.batch_sampler if self._fl_batched else self.sampler)
+        tasks: Iterator[Any] = iter(self._index_sampler)
         return tasks
 
     @overload
@@ -346,7 +346,7 @@ class DataLoader(Generic[T]):
             if self.batch_size is None:
                 return n
             return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
-        return len(self.batch_sampler if self._fl_batched else self.sampler)
+        return len(self._index_sampler)
 
 
 def _never() -> bool:
