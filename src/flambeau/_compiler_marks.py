@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import types
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -45,9 +46,16 @@ def is_dynamo_compiling() -> bool:
     return False
 
 
+class _Here(threading.local):
+    exporting = False
+
+
+here = _Here()
+
+
 def is_exporting() -> bool:
-    """False: nothing is exported."""
-    return False
+    """Whether this thread runs a module that `torch.export` makes a program of."""
+    return here.exporting
 
 
 def reset() -> None:

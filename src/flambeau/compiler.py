@@ -117,8 +117,8 @@ _here = _Here()
 
 
 def is_compiling() -> bool:
-    """Whether this thread records, or is inside of a compiled function that is not worth it."""
-    return _C.graph.recording() or _here.plain
+    """Whether this thread records, or is inside of a compiled function that is not worth it, or of a module that is exported."""
+    return _C.graph.recording() or _here.plain or is_exporting()
 
 
 def stats() -> dict[str, int]:

@@ -1,4 +1,7 @@
-"""`torch.export`: refused; `flambeau.graph` records and saves programs."""
+"""`torch.export` of who writes `import flambeau`: refused; `flambeau.graph` records and saves programs.
+
+Programs that say `import torch` have graphs of ATen's operators (docs/pytorch.md).
+"""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ MOVED = """
     backends.cpu.get_cpu_capability backends.cuda.flash_sdp_enabled backends.mha.get_fastpath_enabled backends.mkl.is_available
     backends.opt_einsum.is_available compiler.disable compiler.is_exporting compiler.set_stance cuda.amp.GradScaler cuda.amp.autocast
     cuda.Stream cuda.OutOfMemoryError cuda.FloatTensor cuda.nvtx.range_push distributed.ReduceOp distributed.get_rank distributed.is_available
-    distributed.is_initialized export.export fx.wrap GradScaler get_deterministic_debug_mode get_device_module hub.get_dir hub.load
+    distributed.is_initialized fx.wrap GradScaler get_deterministic_debug_mode get_device_module hub.get_dir hub.load
     is_deterministic_algorithms_warn_only_enabled is_warn_always_enabled jit.annotate jit.export jit.ignore jit.is_scripting jit.script
     jit.trace jit.unused mps.is_available mtia.is_available nn.DataParallel nn.SyncBatchNorm nn.attention.sdpa_kernel
     nn.parallel.DistributedDataParallel nn.quantized.FloatFunctional onnx.export onnx.is_in_onnx_export OutOfMemoryError

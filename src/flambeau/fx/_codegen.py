@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from flambeau._C import Tensor
 from flambeau.fx._namespace import ALWAYS_THERE, Namespace
 from flambeau.fx._targets import GlobalNames, library_module, library_name
 from flambeau.fx.node import Node, map_arg
@@ -26,6 +27,10 @@ _INFIX = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//", operator.mod: "%",
     operator.pow: "**", operator.lshift: "<<", operator.rshift: ">>", operator.and_: "&", operator.or_: "|", operator.xor: "^",
     operator.matmul: "@", operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.gt: ">", operator.le: "<=", operator.ge: ">=",
+}  # fmt: skip
+_SHORT = {
+    "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128", "bool": "b8",
+    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
 }  # fmt: skip
 _PREFIX = {operator.neg: "-", operator.invert: "~", operator.pos: "+"}
 _IN_PLACE = {
@@ -179,7 +184,7 @@ class _Writer:
     # ------------------------------------------------------------------ lines
 
     def _line(self, node: Node) -> str:
-        kind = "" if node.type is None else f" : {self.globals.type(node.type)}"
+        kind = self._kind(node)
         if node.op == "placeholder":
             return self._placeholder(node, kind)
         if node.op == "output":
@@ -196,6 +201,13 @@ class _Writer:
         if node.op == "call_module":
             return f"{name} = {attribute_path(self.root, target)}({self.call(node.args, node.kwargs)})"
         return f"{name} = {attribute_path(self.root, target)}"
+
+    def _kind(self, node: Node) -> str:
+        """The annotation; what is to be read says the shape of a value that is known: `: "f32[2, 3]"`."""
+        if node.type is not None:
+            return f" : {self.globals.type(node.type)}"
+        value = node.meta.get("val") if self.verbose else None
+        return f': "{_SHORT.get(str(value.dtype).rpartition(".")[2], value.dtype)}{list(value.shape)}"' if isinstance(value, Tensor) else ""
 
     def _placeholder(self, node: Node, kind: str) -> str:
         target = str(node.target)

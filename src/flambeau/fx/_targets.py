@@ -84,6 +84,8 @@ def function_name(value: Callable[..., Any]) -> str:
     ('operator.add', 'flambeau.relu', 'flambeau.nn.functional.relu', 'builtins.len')
     """
     holder: Any
+    if path := getattr(value, "_fl_path", None):  # an operator's
+        return str(path)
     owner = getattr(value, "__objclass__", None)
     name = getattr(value, "__name__", None) or getattr(value, "__qualname__", None) or type(value).__name__
     in_python = isinstance(value, types.FunctionType) and vars(flambeau.Tensor).get(name) is value and vars(flambeau).get(name) is not value

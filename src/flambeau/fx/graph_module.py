@@ -134,6 +134,8 @@ class GraphModule(Module):
             the code, and what the names in it mean.
         """
         written = self._graph.python_code(root_module="self")
+        if (trees := getattr(self._graph._codegen, "pytree_info", None)) is not None:  # which the code takes arguments apart by
+            self.__dict__["_in_spec"], self.__dict__["_out_spec"] = trees.in_spec, trees.out_spec
         kind = type(self)
         kind.forward = forward_of(written.src, written.globals, kind)  # type: ignore[method-assign]
         self.__dict__["_code"] = written.src

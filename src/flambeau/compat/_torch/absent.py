@@ -4,17 +4,19 @@ from __future__ import annotations
 
 _REMOVED = "PyTorch removed it; use"
 _QUANTISED = "there are no quantised tensors; fake_quantize_per_tensor_affine and its kin round as they do"
-_TRACED = "what runs are not PyTorch's ops, so that a graph of those could not be shown"
-_EXPORT = "programs are not exported"
+_UNFLATTENED = "a graph has operators alone, and no modules that it could be taken apart into"
 
 # A name, or the beginning of a path, -> what to do instead.
 ABSENT: dict[str, str] = {
     "torch.cholesky_solve_ex": f"{_REMOVED} torch.cholesky_solve",
     "torch.distributed.rpc": "there are no calls between processes; torch.multiprocessing starts processes and has queues",
     "torch.eig": f"{_REMOVED} torch.linalg.eig, whose results are complex",
-    "torch.export.Dim": _EXPORT,
-    "torch.export.dynamic_shapes": _EXPORT,
-    "torch.fx.experimental.proxy_tensor": f"{_TRACED}; torch.fx.symbolic_trace traces calls",
+    "torch.export.AdditionalInputs": "sizes that vary are named by dynamic_shapes",
+    "torch.export.ModuleCallEntry": _UNFLATTENED,
+    "torch.export.ModuleCallSignature": _UNFLATTENED,
+    "torch.export.ShapesCollection": "sizes that vary are named by dynamic_shapes",
+    "torch.export.UnflattenedModule": _UNFLATTENED,
+    "torch.export.unflatten": _UNFLATTENED,
     "torch.ifft": f"{_REMOVED} torch.fft.ifft, whose values are complex",
     "torch.irfft": f"{_REMOVED} torch.fft.irfft, whose argument is complex",
     "torch.lstsq": f"{_REMOVED} torch.linalg.lstsq(A, B), whose arguments are the other way round",

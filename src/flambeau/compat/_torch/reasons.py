@@ -9,6 +9,7 @@ from __future__ import annotations
 _INSTEAD = "the library has it otherwise on purpose"
 _EXTENSIONS = "compiled extensions of PyTorch's: flambeau.ops has the operators that flambeau.library registers"
 _COMPILED = "nothing is compiled against PyTorch's C++ library; setup.py of packages asks"
+_GRAPHS = "graphs of ATen's operators: flambeau.graph records, saves and runs what flambeau computes by"
 _INSIDE = "PyTorch's own inside, though its name does not say so; packages ask for it"
 
 # A module's path -> its public names -> why. "*" stands for what a module's own `__getattr__` answers.
@@ -31,6 +32,27 @@ REASONS: dict[str, dict[str, str]] = {
         "*": "`_foreach_*`, the element types that no tensor has here, TorchScript's types and names that moved to torch.jit, StorageBase",
     },
     "classes": {"load_library": _EXTENSIONS, "*": _EXTENSIONS},
+    "export": dict.fromkeys(
+        (
+            "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram", "default_decompositions", "dims", "export", "load",
+            "register_dataclass", "save",
+        ),
+        _GRAPHS,
+    ),
+    "export.dynamic_shapes": dict.fromkeys(("Dim", "Varying", "dims", "generalise", "resized", "trial_sizes", "varying_dims"), _GRAPHS),
+    "export.exported_program": dict.fromkeys(
+        ("CallSpec", "ExportedProgram", "Guards", "ValueRange", "argument_of", "default_decompositions"), _GRAPHS
+    ),
+    "export.graph_signature": dict.fromkeys(
+        (
+            "ConstantArgument", "ExportBackwardSignature", "ExportGraphSignature", "InputKind", "InputSpec", "OutputKind", "OutputSpec",
+            "TensorArgument",
+        ),
+        _GRAPHS,
+    ),
+    "fx.experimental.proxy_tensor": dict.fromkeys(
+        ("Given", "ProxyTorchDispatchMode", "get_proxy_mode", "make_fx", "refuse_values", "traced"), _GRAPHS
+    ),
     "library": {
         "impl_abstract": "the name that register_fake had",
         "triton_op": "there are no Triton kernels here; packages write their fallbacks on a CPU with it, too",

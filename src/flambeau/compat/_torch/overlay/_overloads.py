@@ -25,7 +25,7 @@ _OVERLOADS = {
     "default Tensor out Tensor_out": "clamp clamp_max clamp_min clip",
     "default out dtype_out dtype": "addmm baddbmm bmm mm",
     "input data": "gru lstm rnn_relu rnn_tanh",
-    "int": "select transpose unbind unflatten",
+    "int": "select sym_size transpose unbind unflatten",
     "Scalar List ScalarList Tensor": "_foreach_add_ _foreach_div_ _foreach_mul_",
     "Scalar Scalar_out List List_out ScalarList ScalarList_out Tensor Tensor_out": "_foreach_add _foreach_div _foreach_mul",
     "Tensor Scalar Scalar_Tensor Tensor_out Scalar_out Scalar_Tensor_out": "bitwise_and bitwise_or bitwise_xor",

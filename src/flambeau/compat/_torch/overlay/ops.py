@@ -4,6 +4,8 @@ is that of an extension, compiled against PyTorch's C++, which can not be loaded
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from typing import Any
 
 import flambeau
@@ -87,9 +89,12 @@ class OpOverload(_Once):
         self.__name__ = f"{packet.__name__}.{overload}"
         self.__qualname__ = self.name()
         self.__module__ = f"torch._ops.{packet._namespace}"
+        self._fl_path = f"torch.ops.{self}"
         self.tags: list[Any] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if proxy := _proxy_in((*args, *kwargs.values())):
+            return proxy.__torch_function__(self, (), args, kwargs)
         made = _python_dispatch.called(self, args, kwargs)
         return self.overloadpacket._function(*args, **kwargs) if made is NotImplemented else made
 
@@ -108,6 +113,12 @@ class OpOverload(_Once):
 
     def __str__(self) -> str:
         return f"{self.overloadpacket}.{self._overloadname}"
+
+
+def _proxy_in(values: Iterable[Any]) -> Any:
+    """The class of proxies where one of fx's is among the arguments, also in a list; a graph that is traced has the operator."""
+    kind = getattr(sys.modules.get("flambeau.fx.proxy"), "Proxy", None)
+    return kind if kind and any(isinstance(x, kind) or (isinstance(x, list | tuple) and _proxy_in(x)) for x in values) else None
 
 
 def _to_copy(x: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, non_blocking: bool = False,
@@ -131,6 +142,7 @@ def _sparse_mm_reduce(*args: Any, **kwargs: Any) -> Any:
 def _convolution_backward(grad_output: Any, x: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
                           output_padding: Any, groups: int, output_mask: Any) -> tuple[Any, Any, Any]:  # fmt: skip
     """The gradients of a convolution by its input, its weight and its bias, as far as they are asked for; None for the others."""
+    x, weight = (flambeau.empty_like(t, device=grad_output.device) if t.is_meta else t for t in (x, weight))  # of which the shape alone matters
     with flambeau.enable_grad():
         leaves = [t.detach().requires_grad_(bool(wanted)) for t, wanted in zip((x, weight), output_mask, strict=False)]
         how = (stride, padding, dilation, transposed, output_padding, groups)
@@ -141,6 +153,11 @@ def _convolution_backward(grad_output: Any, x: Any, weight: Any, bias_sizes: Any
     return dx, dweight, grad_output.sum([0, *range(2, grad_output.dim())]) if output_mask[2] else None
 
 
+def _gelu_backward(grad_output: Any, x: Any, *, approximate: str = "none") -> Any:
+    kernels = flambeau._C.ops
+    return kernels.gelu_tanh_backward(grad_output, x) if approximate == "tanh" else kernels.gelu_erf_backward(grad_output, x)
+
+
 # What ATen calls otherwise than users do.
 _ATEN: dict[str, Any] = {
     "_to_copy": _to_copy,
@@ -148,11 +165,14 @@ _ATEN: dict[str, Any] = {
     "_sparse_addmm": flambeau.sparse.addmm,
     "_sparse_mm_reduce_impl": _sparse_mm_reduce,
     "convolution_backward": _convolution_backward,
+    "gelu_backward": _gelu_backward,
+    "lift_fresh_copy": flambeau.Tensor.clone,
     "_local_scalar_dense": flambeau.Tensor.item,
     "_unsafe_view": flambeau.Tensor.view,
     "alias": lambda x: x.view_as(x),
     "lift_fresh": lambda x: x,
     "slice": _slice,
+    "sym_size": lambda x, dim: x.shape[dim],
     "unfold": flambeau.Tensor.unfold,
 }
 _PRIVATE = frozenset((
@@ -203,9 +223,40 @@ def _kernel(name: str) -> OpOverloadPacket:
     """`aten.<name>` as modes below autograd see it: also of kernels that are no operators, which can be called with what they were called with."""
     aten = _namespaces.setdefault("aten", Namespace("aten"))
     if name not in aten.__dict__:
-        aten.__dict__[name] = OpOverloadPacket("aten", name, _found(name) or _only_as_it_was(name))
+        aten.__dict__[name] = OpOverloadPacket("aten", name, _found(name) or _itself(name))
     packet: OpOverloadPacket = aten.__dict__[name]
     return packet
+
+
+def _itself(name: str) -> Any:
+    """The kernel that modes see under this name, with all of its results: what autograd keeps is seen by modes alone."""
+    from flambeau.compat._torch.overlay.utils._dispatched import kernel_name
+
+    kernel = getattr(flambeau._C.ops, kernel_name(name), None)
+    if kernel is None:
+        return _only_as_it_was(name)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with _Results(name) as seen:
+            result = kernel(*args, **kwargs)
+        return (result, *seen.found[1:]) if isinstance(result, flambeau.Tensor) and seen.found else result
+
+    return run
+
+
+class _Results(_python_dispatch.TorchDispatchMode):
+    """Keeps the results of an operator, where they are several."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.found: tuple[Any, ...] = ()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func._opname == self.name and isinstance(result, tuple):
+            self.found = result
+        return result
 
 
 def _only_as_it_was(name: str) -> Any:

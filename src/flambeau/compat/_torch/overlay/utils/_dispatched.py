@@ -19,13 +19,13 @@ from flambeau._C import Tensor
 # Kernels that ATen calls otherwise.
 _RENAMED = {
     "as_strided_view": "as_strided", "masked_select_same": "masked_select",
-    "batch_norm": "native_batch_norm", "batch_norm_backward": "native_batch_norm_backward", "cast": "_to_copy", "cat_same": "cat",
+    "batch_norm": "native_batch_norm", "batch_norm_backward": "native_batch_norm_backward", "cast": "_to_copy", "cat_same": "cat", "cross_entropy": "_fused_cross_entropy",
     "clamp_between": "clamp", "clamp_floats": "clamp", "constant_pad": "constant_pad_nd", "contiguous_copy": "clone",
     "embedding_backward": "embedding_dense_backward", "gelu_erf": "gelu", "gelu_erf_backward": "gelu_backward", "gelu_tanh": "gelu",
     "gelu_tanh_backward": "gelu_backward", "group_norm": "native_group_norm", "group_norm_backward": "native_group_norm_backward",
-    "index_get": "index", "layer_norm": "native_layer_norm", "layer_norm_backward": "native_layer_norm_backward", "log_softmax": "_log_softmax",
+    "grid_sample": "grid_sampler_2d", "index_get": "index", "layer_norm": "native_layer_norm", "layer_norm_backward": "native_layer_norm_backward", "log_softmax": "_log_softmax",
     "log_softmax_backward": "_log_softmax_backward_data", "nll_loss": "nll_loss_forward", "prelu_kernel": "_prelu_kernel",
-    "relu_backward": "threshold_backward", "scaled_dot_product_attention": "_scaled_dot_product_flash_attention_for_cpu",
+    "relu_backward": "threshold_backward", "rms_norm": "_fused_rms_norm", "rms_norm_backward": "_fused_rms_norm_backward", "scaled_dot_product_attention": "_scaled_dot_product_flash_attention_for_cpu",
     "scaled_dot_product_attention_backward": "_scaled_dot_product_flash_attention_for_cpu_backward", "softmax": "_softmax",
     "softmax_backward": "_softmax_backward_data",
 }  # fmt: skip
@@ -34,10 +34,13 @@ _BY_TENSOR = frozenset("add sub mul div floor_divide remainder fmod bitwise_and 
 _BY_OPERAND = frozenset("eq ne lt le gt ge".split())
 _BY_AXIS = {"sum": "dim_IntList", "mean": "dim", "max": "dim", "min": "dim", "median": "dim", "prod": "dim_int", "any": "dim", "all": "dim"}
 # What a kernel's name says here, and an argument in ATen.
-_SAYS = {"gelu_tanh": {"approximate": "tanh"}, "gelu_tanh_backward": {"approximate": "tanh"}}
+_SAYS: dict[str, dict[str, Any]] = {
+    "contiguous_copy": {"memory_format": flambeau.contiguous_format},
+    **dict.fromkeys(("gelu_tanh", "gelu_tanh_backward"), {"approximate": "tanh"}),
+}
 # What is there by position here, and by name in ATen, with what it is where it is not given.
 _NAMED = {"cast": {"dtype": "None"}}
-_OTHERS = {"transpose": "int", "select": "int", "slice": "Tensor", "unbind": "int", "where": "self", "fill": "Scalar", "masked_fill": "Scalar", "std": "correction", "var": "correction", "index": "Tensor", "empty": "memory_format"}
+_OTHERS = {"rsub": "Scalar", "transpose": "int", "select": "int", "slice": "Tensor", "unbind": "int", "where": "self", "fill": "Scalar", "masked_fill": "Scalar", "std": "correction", "var": "correction", "index": "Tensor", "empty": "memory_format"}
 
 
 class Call:
@@ -67,7 +70,10 @@ class Call:
         kwargs = {name: value for name, value in kwargs.items() if name not in self._said}
         if len(args) == len(self.args):
             args = [*args, *self._rest_by_position]
-        args = [*args, *(self._rest | kwargs).values()]
+        return self._run_kernel([*args, *(self._rest | kwargs).values()])
+
+    def _run_kernel(self, args: Sequence[Any]) -> Any:
+        """With the kernel's own arguments."""
         if not _alike(args, self._given):
             return NotImplemented
         outs = self._taken.run(_tensors(args, self._given))
@@ -124,6 +130,26 @@ class Parts(Call):
         return [result]
 
 
+class Arranged(Call):
+    """A call of a kernel whose arguments an operator has in another order: `order` has their places, and in tuples what only the operator has."""
+
+    def __init__(self, taken: Any, name: str, order: Sequence[int | tuple[Any]]) -> None:
+        super().__init__(taken)
+        self.func, self._order = operator(name, "default"), order
+        self.args, self.kwargs = tuple(self._given[place] if isinstance(place, int) else place[0] for place in order), {}
+
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if kwargs or len(args) != len(self.args):
+            return NotImplemented
+        own = list(self._given)
+        for place, x in zip(self._order, args, strict=True):
+            if isinstance(place, int):
+                own[place] = x
+            elif x != place[0]:
+                return NotImplemented
+        return self._run_kernel(own)
+
+
 class Form(Call):
     """A call of a kernel as one of an operator with other arguments: `args` stands for it, and what is returned is `apart` from the kernel's output."""
 
@@ -154,6 +180,12 @@ def as_aten(taken: Any) -> Call:
     made = _FORMS.get(taken.ident)
     call = made(taken, *taken.args()) if made else None
     return call or (Whole if taken.whole else Call)(taken)
+
+
+def kernel_name(name: str) -> str:
+    """What a kernel is called here that ATen calls `name`."""
+    name, end = (name[:-1], "_") if name.endswith("_") else (name, "")
+    return next((ours for ours, atens in _RENAMED.items() if atens == name), name) + end
 
 
 def operator(name: str, overload: str) -> Any:
@@ -329,7 +361,23 @@ def _gradient_of_convolution(place: int) -> Callable[..., Call]:
     return form
 
 
+# ---------------------------------------------------------------- others
+
+
+def _arranged(name: str, *order: int | tuple[Any]) -> Callable[..., Call]:
+    return lambda taken, *own: Arranged(taken, name, order)
+
+
+def _group_norm(taken: Any, x: Tensor, groups: int, *own: Any) -> Call:
+    n, channels = x.shape[:2]
+    return Arranged(taken, "native_group_norm", (0, 2, 3, (n,), (channels,), (math.prod(x.shape[2:]),), 1, 4))
+
+
 _FORMS: dict[str, Callable[..., Call | None]] = {
+    "batch_norm": _arranged("native_batch_norm", 0, 3, 4, 1, 2, 5, 6, 7),
+    "group_norm": _group_norm,
+    "log_softmax": _arranged("_log_softmax", 0, 1, (False,)),
+    "softmax": _arranged("_softmax", 0, 1, (False,)),
     "linear": _linear,
     "square": _power(2),
     "cube": _power(3),

@@ -78,16 +78,36 @@ def _take(taken: Any, of_modes: bool) -> Sequence[Any]:
     with no_grad():
         call = _here.call = as_aten(taken)
         try:
+            if of_modes:
+                keeping = any(getattr(mode, "_fl_shares_memory", False) for mode in _modes())
+                made = call.run((), {}) if call.func is None else _ask(call.func, call.args, dict(call.kwargs))
+                return [_in_place_of_output(y) if keeping else y for y in call.outputs(made)]
             if call.func is None:  # nothing of ATen's, but several of its operators
                 return call.outputs(call.run((), {}))
-            if of_modes:
-                return call.outputs(_ask(call.func, call.args, dict(call.kwargs)))
             types = tuple(_dispatching((*call.args, *call.kwargs.values())))  # where a part of it is a plain tensor already, nobody's
             if not types:
                 return call.outputs(call.func.overloadpacket._function(*call.args, **call.kwargs))
             return call.outputs(_ask_classes(call.func, types, call.args, dict(call.kwargs)))
         finally:
             _here.call = before
+
+
+class _Own(Tensor):
+    """A result whose memory becomes the output's, which is not written to then. The core does so with tensors of classes that are asked about calls."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def _in_place_of_output(y: Any) -> Any:
+    if not isinstance(y, Tensor):
+        return y
+    with _disable_current_modes():
+        own = y.as_subclass(_Own)
+        own.grad = y  # with a place for a history the object stays behind, and the memory alone goes on
+        own.grad = None
+    return own
 
 
 def _ask_classes(func: Any, types: tuple[type, ...], args: Any, kwargs: Any) -> Any:
