@@ -61,7 +61,7 @@ DIFFERENT = {
     "there are no nested tensors": "torch.nested.as_nested_tensor:2 torch.nested.masked_select torch.nested.narrow "
     "torch.nested.nested_tensor torch.nested.nested_tensor_from_jagged torch.nested.to_padded_tensor",
     "a prototype of PyTorch's": "torch.hash_tensor torch.nn.attention.register_flash_attention_impl",
-    "no fake tensors, no kernels by dispatch keys, no Triton": "torch.func.functionalize:2 torch.library.get_kernel:4 torch.library.register_fake "
+    "no fake tensors, no kernels by dispatch keys, no Triton": "torch.func.functionalize:3 torch.library.get_kernel:4 torch.library.register_fake "
     "torch.library.register_torch_dispatch torch.library.triton_op torch.library.wrap_triton",
     "what register_autocast and register_vmap return, and a misprint of Library": "torch.library.register_autocast torch.library.register_vmap:2",
     "a result of a custom op has memory of its own": "torch.library.custom_op",

@@ -49,6 +49,7 @@ DELIBERATE = [
     Deliberate(r"r = (L\.(all|any)\(|x0\.(all|any)\().*(L\.bool|flambeau\.bool|shape \(\)) here", "any and all are bool; dim=() is all axes"),
     Deliberate(r"(arccosh|acosh|logit)(_|\().*nan", "outside of its domain a function has no derivative"),
     Deliberate(r"(digamma|polygamma|psi)(_|\().*inf", "a pole is an infinity"),
+    Deliberate(r"r = .*histogram\(.*np\.bool_", "a bool of NumPy's is one, and what is taken here has no derivative"),
     Deliberate(r"(conj_physical|positive)\(.*\n\[[23]\] \[0\] \[0\] False here", "a tensor of its own, for real numbers too"),
     Deliberate(r"(channel_shuffle|pixel_shuffle|pixel_unshuffle|sum_to_size)\(.*True here, False there", "nothing is copied where there is nothing to do"),
     Deliberate(r"more than one element of the written tensor lies at the same place", "an expanded tensor is not written to, whatever the value"),

@@ -49,7 +49,6 @@ NOT_IN_JVP = {
         "modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u "
         "shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w spherical_bessel_j0".split()
     },
-    "histc": _WITHOUT,
     "logcumsumexp": "less exact there",
     "max_pool2d_with_indices_backward": "no such name in flambeau.ops",
     "nn.functional.gaussian_nll_loss": "losses do not broadcast",
