@@ -158,38 +158,13 @@ def generalise(graph: Graph, others: Sequence[Graph], varying: Sequence[Varying]
     rows = list(zip(graph.nodes, *(other.nodes for other in others), strict=False))
     if len({len(g.nodes) for g in (graph, *others)}) > 1 or any(len({(n.op, str(n.target)) for n in row}) > 1 for row in rows):
         raise ValueError(f"export: the program does otherwise for other sizes of {', '.join(dim.name for dim in varying)}; leave them out of dynamic_shapes")
-    make = _Sizes(graph, varying, leaves)
+    rule = _Sizes(graph, varying, leaves, all_sizes)
     for row in rows:
         node = row[0]
         if node.op not in ("placeholder", "get_attr"):
             with graph.inserting_before(node):
-                merge = _merging(node, all_sizes, varying, make)
-                node.args = tuple(merge(*(n.args for n in row)))
-                node.kwargs = merge(*(n.kwargs for n in row))
-
-
-def _merging(node: Node, sizes: Sequence[Sequence[int]], varying: Sequence[Varying], make: _Sizes) -> Callable[..., Any]:
-    def merge(*values: Any) -> Any:
-        first = values[0]
-        if isinstance(first, tuple | list) and len({len(v) for v in values}) == 1:
-            return type(first)(merge(*parts) for parts in zip(*values, strict=True))
-        if isinstance(first, dict) and len({tuple(v) for v in values}) == 1:
-            return {key: merge(*(v[key] for v in values)) for key in first}
-        if isinstance(first, Node) or all(v is first or v == first for v in values):
-            return first
-        if all(type(v) is int for v in values):
-            for count in (1, 2):
-                for chosen in itertools.combinations(range(len(varying)), count):
-                    products = [math.prod(row[k] for k in chosen) for row in sizes]
-                    if (rule := _linear(products, values)) is not None:
-                        return make(chosen, *rule)
-        names = ", ".join(dim.name for dim in varying)
-        raise ValueError(
-            f"export: {node.target} gets {' and '.join(map(repr, dict.fromkeys(values)))} for other sizes of {names}, which is not seen to follow from them; "
-            "leave them out of dynamic_shapes"
-        )
-
-    return merge
+                node.args = rule.merged(node, [n.args for n in row])
+                node.kwargs = rule.merged(node, [n.kwargs for n in row])
 
 
 def _linear(products: Sequence[int], values: Sequence[int]) -> tuple[int, int] | None:
@@ -203,13 +178,34 @@ def _linear(products: Sequence[int], values: Sequence[int]) -> tuple[int, int] |
 
 
 class _Sizes:
-    """Makes nodes of sizes."""
+    """Makes nodes of sizes. `sizes`: those of the varying dims for each of the graphs."""
 
-    def __init__(self, graph: Graph, varying: Sequence[Varying], leaves: Sequence[Node]) -> None:
-        self._graph, self._varying, self._leaves = graph, varying, leaves
+    def __init__(self, graph: Graph, varying: Sequence[Varying], leaves: Sequence[Node], sizes: Sequence[Sequence[int]]) -> None:
+        self._graph, self._varying, self._leaves, self._sizes = graph, varying, leaves, sizes
         self._made: dict[int, Node] = {}
 
-    def __call__(self, chosen: Sequence[int], a: int, b: int) -> Node:
+    def merged(self, node: Node, values: Sequence[Any]) -> Any:
+        """The first graph's argument of `node`, with nodes for the integers in which the others differ from it."""
+        first = values[0]
+        if isinstance(first, tuple | list) and len({len(v) for v in values}) == 1:
+            return type(first)(self.merged(node, parts) for parts in zip(*values, strict=True))
+        if isinstance(first, dict) and len({tuple(v) for v in values}) == 1:
+            return {key: self.merged(node, [v[key] for v in values]) for key in first}
+        if isinstance(first, Node) or all(v is first or v == first for v in values):
+            return first
+        if all(type(v) is int for v in values):
+            for count in (1, 2):
+                for chosen in itertools.combinations(range(len(self._varying)), count):
+                    products = [math.prod(row[k] for k in chosen) for row in self._sizes]
+                    if (rule := _linear(products, values)) is not None:
+                        return self._of(chosen, *rule)
+        names = ", ".join(dim.name for dim in self._varying)
+        raise ValueError(
+            f"export: {node.target} gets {' and '.join(map(repr, dict.fromkeys(values)))} for other sizes of {names}, which is not seen to follow from them; "
+            "leave them out of dynamic_shapes"
+        )
+
+    def _of(self, chosen: Sequence[int], a: int, b: int) -> Node:
         """The node of a * (the product of the chosen sizes) + b."""
         value: Any = None
         for k in chosen:
