@@ -323,7 +323,7 @@ void set_requires_grad(const Tensor& t, bool on) {
     raise<AutogradError>("requires_grad: only Tensors of floating point and complex dtype can require gradients, not those of ", t.dtype());
   if (!on && !is_leaf(t))
     raise<AutogradError>("requires_grad: only leaf tensors can be changed; use y.detach() for a tensor that does not require grad");
-  if (t.impl()->inference && on && !thread_modes().inference)
+  if (t.storage().birth().inference && on && !inference_mode())
     raise<AutogradError>("requires_grad: a tensor made in inference_mode can not require gradients; clone() it outside first");
   if (t.impl()->requires_grad != on) {
     graph::note_change(t, "it changes whether a tensor requires grad");
@@ -338,7 +338,6 @@ void set_requires_grad(const Tensor& t, bool on) {
 
 void track_view(const Tensor& view, const Tensor& x) {
   TensorImpl& impl = *view.impl();
-  impl.inference = x.impl()->inference;
   if (x.impl()->own_var) [[unlikely]] impl.own_var = x.impl()->own_var;
   const Ref<TensorImpl>& root = x.impl()->base ? x.impl()->base : x.ref();
   impl.base = root;
@@ -390,6 +389,11 @@ Tensor stand_in(const Tensor& x) {
   return y;
 }
 
+void check_inference(const char* op, const Tensor& x) {
+  if (x.storage().birth().inference && !inference_mode())
+    raise<AutogradError>(op, ": a tensor made in inference_mode can only be written in inference_mode; clone() it first");
+}
+
 void check_inplace(const char* op, const Tensor& x, bool one_value) {
   TensorImpl& impl = *x.impl();
   before_write(*impl.storage);
@@ -399,8 +403,7 @@ void check_inplace(const char* op, const Tensor& x, bool one_value) {
     if (x.strides()[i] == 0 && x.sizes()[i] > 1 && x.numel() > 0)
       raise<ArgumentError>(op, ": more than one element of the written tensor lies at the same place (shape ", x.sizes(), ", strides ",
                            x.strides(), ", from expand?); clone() it first");
-  if (impl.inference && !thread_modes().inference)
-    raise<AutogradError>(op, ": a tensor made in inference_mode can only be written in inference_mode; clone() it first");
+  check_inference(op, x);
   for (const TensorImpl* written : {x.impl(), impl.base.get()})
     if (const auto* meta = written ? static_cast<const AutogradMeta*>(written->meta.get()) : nullptr; meta && meta->grad_fn) meta->grad_fn->before_overwrite();
   if (!grad_enabled()) {
@@ -432,6 +435,9 @@ void check_rebase(const char* op, const Tensor& x) {
   const TensorImpl& impl = *x.impl();
   if (impl.base && !impl.view_tracks_base && shares_memory(impl, *impl.base))
     raise<AutogradError>(op, ": what is written requires grad, and this view was made under no_grad, so that its base would not learn of it; make the view outside, or clone() it");
+  if (birth_here.derivative > impl.storage->birth().derivative) [[unlikely]]
+    raise<AutogradError>(op, ": inside of a function that func.grad (or vjp, jacrev, linearize ...) differentiates, a tensor ", x.sizes(),
+                         " from outside of it is written, with what has a gradient, which it would keep; make the tensor inside, or clone() it there, and return it");
 }
 
 void rebase_history(const Tensor& x, Ref<Node> node, size_t self) {
@@ -502,6 +508,7 @@ void expect_gradient(const Tensor& x, const Dims& sizes, DType dtype) {
 void reshape_in_place(const Tensor& x, const Tensor& view) {
   TensorImpl &impl = *x.impl(), &made = *view.impl();
   if (impl.storage.get() != made.storage.get()) raise<ArgumentError>("a tensor of shape ", impl.sizes, " can become a view of itself alone");
+  check_inference("a change of shape in place", x);
   graph::note_change(x, "it changes the shape of a tensor that lives on");
   graph::note_object_change(x);
   expect_gradient(x, made.sizes, impl.dtype);

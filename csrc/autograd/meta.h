@@ -78,11 +78,11 @@ GraphSize graph_size(const Tensor& x);
 
 struct SavedHooks;
 
-// Whether ops are recorded is `grad`. In inference_mode none are, whatever grad mode is asked for; both change through the two calls.
+// Whether ops are recorded is `grad`. In inference_mode (Note [Where memory was made]) none are, whatever grad mode is asked for; both change
+// through the two calls.
 struct ThreadModes {
   bool grad = true;
   bool asked_grad = true;
-  bool inference = false;
   bool autocast = false;  // of the op that is called next; see wrappers/autocast.h
   SavedHooks* saved_hooks = nullptr;  // of the innermost saved_tensors_hooks; see Note [Saved tensors]
   const TensorImpl* given = nullptr;  // Note [Gradients that are given up]
@@ -91,16 +91,17 @@ struct ThreadModes {
 extern FL_HOT_THREAD_LOCAL constinit ThreadModes current_modes;
 inline ThreadModes& thread_modes() { return current_modes; }
 inline bool grad_enabled() { return thread_modes().grad; }
+inline bool inference_mode() { return birth_here.inference; }
 // Both return what was asked for before.
 inline bool set_grad_mode(bool on) {
   ThreadModes& modes = thread_modes();
-  modes.grad = on && !modes.inference;
+  modes.grad = on && !inference_mode();
   return std::exchange(modes.asked_grad, on);
 }
 inline bool set_inference_mode(bool on) {
   ThreadModes& modes = thread_modes();
   modes.grad = modes.asked_grad && !on;
-  return std::exchange(modes.inference, on);
+  return std::exchange(birth_here.inference, on);
 }
 
 struct WithGrad {
@@ -198,6 +199,8 @@ Tensor stand_in(const Tensor& x);
 // `one_value`: it makes all elements equal, so that it is the same how many of them lie at one place.
 void check_inplace(const char* op, const Tensor& x, bool one_value = false);
 // ... and that x may have a history of it...
+// Throws outside of inference_mode for x from inside of it.
+void check_inference(const char* op, const Tensor& x);
 void check_rebase(const char* op, const Tensor& x);
 // ...then bump_version() notes the write...
 // ...and makes `node` the history of x and, through its base, of every view of it.

@@ -11,7 +11,7 @@ namespace fl {
 
 void SavedTensor::save(const Tensor& x) {
   if (!x.defined()) return;
-  if (x.impl()->inference)
+  if (x.storage().birth().inference)
     raise<AutogradError>("a tensor made in inference_mode can not be saved for backward; clone() it outside of inference_mode first");
   if (SavedHooks* hooks = thread_modes().saved_hooks) [[unlikely]] {
     if (requires_grad(x)) note_producer(x);

@@ -277,7 +277,7 @@ void init_autograd(nb::module_& m) {
   m.def("leave_autocast", &leave_autocast);
   m.def("clear_autocast_cache", &clear_autocast_cache);
   m.def("anomaly", [] { return nb::make_tuple(anomaly.on.load(), anomaly.check_nan.load()); });
-  m.def("is_inference_mode_enabled", [] { return thread_modes().inference; });
+  m.def("is_inference_mode_enabled", [] { return inference_mode(); });
 
   // How many nodes hang from a tensor, the bytes that they keep of the forward pass (leaves', which live anyway, left out), the
   // line that made it, and the lines that made most nodes.

@@ -32,7 +32,7 @@ class Key {
     put('m');
     put(modes.grad);
     put(modes.asked_grad);
-    put(modes.inference);
+    put(inference_mode());
     put(modes.autocast);
     if (modes.autocast) put(autocast_settings().dtype);
     put(default_dtype());

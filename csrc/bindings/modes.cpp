@@ -4,6 +4,8 @@
 
 #include <structmember.h>
 
+#include <atomic>
+#include <utility>
 #include <vector>
 
 #include "autograd/meta.h"
@@ -20,6 +22,7 @@ struct Switch {
   PyObject_HEAD
   char mode;  // what it switches to: of gradients, or of inference, which is without them
   char saved_grad, saved_inference;
+  uint64_t saved_derivative;
 };
 
 Switch* as_switch(PyObject* o) { return reinterpret_cast<Switch*>(o); }
@@ -43,6 +46,17 @@ PyObject* leave_inference(PyObject* self, PyObject*) {
   set_inference_mode(as_switch(self)->saved_inference != 0);
   set_grad_mode(as_switch(self)->saved_grad != 0);
   Py_RETURN_NONE;
+}
+
+// A function that is differentiated: Note [Where memory was made].
+std::atomic<uint64_t> derivatives{0};
+PyObject* enter_derivative(PyObject* self, PyObject*) {
+  as_switch(self)->saved_derivative = std::exchange(birth_here.derivative, derivatives.fetch_add(1, std::memory_order_relaxed) + 1);
+  return enter_inference(self, nullptr);
+}
+PyObject* leave_derivative(PyObject* self, PyObject*) {
+  birth_here.derivative = as_switch(self)->saved_derivative;
+  return leave_inference(self, nullptr);
 }
 
 // `set_grad_enabled` switches where it is made, by set(); a `with` of it begins after that.
@@ -195,6 +209,7 @@ PyMethodDef set_methods[] = {{"set", enter_grad, METH_NOARGS, nullptr},
                              {"__exit__", leave_grad, METH_VARARGS, nullptr},
                              {}};
 PyMethodDef inference_methods[] = {{"__enter__", enter_inference, METH_NOARGS, nullptr}, {"__exit__", leave_inference, METH_VARARGS, nullptr}, {}};
+PyMethodDef derivative_methods[] = {{"__enter__", enter_derivative, METH_NOARGS, nullptr}, {"__exit__", leave_derivative, METH_VARARGS, nullptr}, {}};
 PyMethodDef autocast_methods[] = {{"__enter__", enter_region, METH_NOARGS, nullptr}, {"__exit__", leave_region, METH_VARARGS, nullptr}, {}};
 
 PyMethodDef anomaly_methods[] = {{"__enter__", set_anomaly, METH_NOARGS, nullptr}, {"__exit__", leave_anomaly, METH_VARARGS, nullptr}, {}};
@@ -226,7 +241,8 @@ bool init_modes(PyObject* module) {
     return add_type(module, name, sizeof(AnomalyMode), drop_switch, methods, anomaly_members);
   };
   return grad("flambeau._C.GradSwitch", grad_methods) && grad("flambeau._C.GradSetting", set_methods) &&
-         grad("flambeau._C.InferenceSwitch", inference_methods) && detect("flambeau._C.AnomalySwitch", anomaly_methods) &&
+         grad("flambeau._C.InferenceSwitch", inference_methods) && grad("flambeau._C.DerivativeSwitch", derivative_methods) &&
+         detect("flambeau._C.AnomalySwitch", anomaly_methods) &&
          detect("flambeau._C.AnomalySetting", set_anomaly_methods) &&
          add_type(module, "flambeau._C.AutocastSwitch", sizeof(Autocast), drop_autocast, autocast_methods, autocast_members) &&
          add_type(module, "flambeau._C.held", sizeof(Held), drop_held, held_methods, no_members, new_held) &&

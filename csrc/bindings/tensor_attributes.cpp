@@ -23,9 +23,7 @@ namespace fl::py {
 
 Tensor detached(const Tensor& x) {
   if (is_hollow(x)) [[unlikely]] return detached_hollow(x);
-  Tensor y = alias(x);
-  y.impl()->inference = x.impl()->inference;
-  return y;
+  return alias(x);
 }
 
 namespace {
@@ -185,7 +183,7 @@ PyObject* get_retains_grad(PyObject* self, void*) {
 }
 PyObject* get_version(PyObject* self, void*) {
   return guarded([&] {
-    if (tensor_of(self).impl()->inference)
+    if (tensor_of(self).storage().birth().inference)
       raise<AutogradError>("_version: writes are not counted into a tensor made in inference_mode; clone() it outside first");
     return PyLong_FromUnsignedLong(noticed_var(*tensor_of(self).impl()).noticed());
   });

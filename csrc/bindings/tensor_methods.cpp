@@ -75,7 +75,7 @@ PyObject* m_is_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t n, P
 }
 PyObject* m_is_floating_point(PyObject* self, PyObject*) { return PyBool_FromLong(is_float(tensor_of(self).dtype())); }
 PyObject* m_is_complex(PyObject* self, PyObject*) { return PyBool_FromLong(is_complex(tensor_of(self).dtype())); }
-PyObject* m_is_inference(PyObject* self, PyObject*) { return PyBool_FromLong(tensor_of(self).impl()->inference); }
+PyObject* m_is_inference(PyObject* self, PyObject*) { return PyBool_FromLong(tensor_of(self).storage().birth().inference); }
 PyObject* m_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kw) {
   return guarded([&] {
     only_argument("contiguous", "memory_format", args, n, kw);
@@ -187,6 +187,7 @@ PyObject* m_resize_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
     if (size.size() > kMaxAxes) raise<ShapeError>("resize_: size has ", size.size(), " axes; expected at most ", kMaxAxes);
     const int64_t numel = checked_numel("resize_", size);
     if (x.sizes() == size) return Py_NewRef(self);  // its strides stay
+    check_inference("resize_", x);
     graph::note_change(x, "it resizes a tensor that lives on");
     graph::note_object_change(x);
     x.storage().grow(static_cast<size_t>(numel + x.offset()) * x.item_bytes());

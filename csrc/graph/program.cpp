@@ -13,7 +13,7 @@ namespace fl::graph {
 
 std::atomic<uint64_t> objects_version{0};
 
-Program::Geometry Program::geometry(const Tensor& x, uint32_t buffer) { return {buffer, x.dtype(), x.sizes(), x.strides(), x.offset(), x.impl()->inference}; }
+Program::Geometry Program::geometry(const Tensor& x, uint32_t buffer) { return {buffer, x.dtype(), x.sizes(), x.strides(), x.offset(), x.storage().birth().inference}; }
 
 Ref<Program> Program::capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs, bool fold, double budget) {
   if (!recording()) raise<ArgumentError>("capture: nothing is being recorded");
@@ -610,7 +610,7 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
   auto fresh = [&](const Geometry& g) {
     const Tensor& any = tape_.values[buffers_[g.buffer].values.front()];
     Tensor made(make_ref<TensorImpl>(any.impl()->storage, g.sizes, g.strides, g.offset, g.dtype));
-    made.impl()->inference = g.inference;
+    if (made.storage().birth().inference != g.inference) made.storage().set_inference(g.inference);
     return made;
   };
   std::vector<Tensor> out;

@@ -15,6 +15,9 @@
 // each thread publishes how many it holds, and host_stats() subtracts them.
 
 namespace fl {
+
+FL_HOT_THREAD_LOCAL constinit Birth birth_here;
+
 namespace {
 
 constexpr int kFront = 64;

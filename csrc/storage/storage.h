@@ -13,6 +13,15 @@
 
 namespace fl {
 
+// Note [Where memory was made]
+// Two scopes of a thread concern the tensors that are made in them, however they are made: inference_mode, and a function that
+// `func.grad` and its kin differentiate, which must not write what has a gradient to a tensor from outside. So the memory knows.
+struct Birth {
+  uint64_t derivative = 0;  // the number of the innermost function that is differentiated; inner ones have higher numbers
+  bool inference = false;
+};
+extern FL_HOT_THREAD_LOCAL constinit Birth birth_here;
+
 class Storage final : public RefCounted {
  public:
   FL_SMALL_OBJECT
@@ -58,6 +67,8 @@ class Storage final : public RefCounted {
   size_t size_bytes() const { return size_bytes_; }
   Device device() const { return device_; }
   bool writable() const { return writable_; }
+  const Birth& birth() const { return birth_; }
+  void set_inference(bool on) { birth_.inference = on; }  // of what a program makes, as it was when the program was recorded
   Var& var() { return var_; }
   // Every write from outside of the op that made the bytes says so here.
   void written_by(const char* op, bool notice = true) {
@@ -174,6 +185,7 @@ class Storage final : public RefCounted {
   Var var_;
   std::atomic<int32_t> lent_{0};
   std::atomic<uint32_t> outsiders_{0};
+  Birth birth_ = birth_here;
   Device device_;
   bool writable_ = true;
   std::atomic<bool> exposed_{false};

@@ -62,7 +62,6 @@ class TensorImpl final : public RefCounted {
   DType dtype;
   bool contiguous = true;     // row-major without gaps
   bool requires_grad = false; // itself; see fl::requires_grad() in autograd/meta.h for views
-  bool inference = false;     // made in inference_mode
   bool view_tracks_base = false;
   bool from_function = false; // a view that a custom Function returned, or one of that: what it computed is not known after a write
   Ref<OwnVar> own_var;        // of x.data and what comes from it; else null

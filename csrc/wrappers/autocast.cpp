@@ -26,7 +26,7 @@ bool eligible(const Tensor& x) { return x.defined() && is_float(x.dtype()) && x.
 
 bool is_weight(const Tensor& x) {
   const TensorImpl& impl = *x.impl();
-  return impl.requires_grad && impl.dtype == DType::Float32 && !impl.base && !impl.inference && !thread_modes().inference && is_leaf(x);
+  return impl.requires_grad && impl.dtype == DType::Float32 && !impl.base && !impl.storage->birth().inference && !inference_mode() && is_leaf(x);
 }
 
 // Where no graph is recorded, the values may outlive the region: Note [Prepared bytes].

@@ -104,9 +104,7 @@ Tensor filled(const char* op, IntList size, Scalar value, DType dtype, std::opti
 Tensor like(const Tensor& x, std::optional<DType> dtype, std::optional<Device> device) {
   const Device where = device.value_or(x.device());
   require_device(where);
-  Tensor y = fl::empty_strided(x.sizes(), dense_strides_like(x), dtype.value_or(x.dtype()), where);
-  y.impl()->inference = thread_modes().inference;
-  return y;
+  return fl::empty_strided(x.sizes(), dense_strides_like(x), dtype.value_or(x.dtype()), where);
 }
 
 Tensor filled_like(const Tensor& x, Scalar value, std::optional<DType> dtype, std::optional<Device> device, bool grad) {
@@ -297,9 +295,7 @@ Tensor view(const Tensor& x, DType dtype) {
     sizes.back() = sizes.back() * from / to;
     offset = offset * from / to;
   }
-  Tensor y(make_ref<TensorImpl>(x.impl()->storage, std::move(sizes), std::move(strides), offset, dtype));
-  y.impl()->inference = x.impl()->inference;
-  return y;
+  return Tensor(make_ref<TensorImpl>(x.impl()->storage, std::move(sizes), std::move(strides), offset, dtype));
 }
 
 Tensor reshape(const Tensor& x, IntList shape) {

@@ -327,7 +327,6 @@ Tensor run_each(const EachKernel& kernel, const char* op, DType result, DType ty
   if (thread_modes().out) [[unlikely]] y = offered_output(same ? first->sizes() : broadcast_shape(op, in, n), result, device);
   if (!y.defined())
     y = same && is_dense(*first) ? empty_dense_like(*first, result, device) : broadcast_output(op, broadcast_shape(op, in, n), in, n, result, device);
-  y.impl()->inference = thread_modes().inference;
   if (!meta && y.numel() != 0 && !graph::recording()) run_fresh(loops, compute, in, n, params, y);
   return y;
 }

@@ -116,9 +116,7 @@ Tensor offered_output(IntList sizes, DType dtype, Device device) {
 Tensor new_output(const char* op, IntList sizes, DType dtype, Device device) {
   if (thread_modes().out) [[unlikely]]
     if (Tensor y = offered_output(sizes, dtype, device); y.defined()) return y;
-  Tensor y = empty(sizes, dtype, device, op);
-  y.impl()->inference = thread_modes().inference;
-  return y;
+  return empty(sizes, dtype, device, op);
 }
 
 namespace {

@@ -183,8 +183,9 @@ std::tuple<Tensor, Tensor, Tensor> groups(const Tensor& v, const Dims& shape, co
       if (want_inverse) group[order ? order[i] : i] = k - 1;
     }
   });
-  Tensor values = empty(Dims{k}, v.dtype()), counts = empty(Dims{want_counts ? k : 0}, DType::Int64);
-  std::memcpy(values.data(), found.data(), static_cast<size_t>(k) * v.item_bytes());
+  Tensor values, counts = empty(Dims{want_counts ? k : 0}, DType::Int64);
+  if (k > n / 2) values = alias(found, Dims{k}, Dims{1}, 0);
+  else std::memcpy((values = empty(Dims{k}, v.dtype())).data(), found.data(), static_cast<size_t>(k) * v.item_bytes());
   if (want_counts) {
     start[static_cast<size_t>(k)] = n;
     int64_t* count = counts.data<int64_t>();

@@ -246,7 +246,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     a_function("linearize", func)
     inputs = Inputs("linearize", primals, tuple(range(len(primals))))
     levels = running_batches()
-    with recording():
+    with differentiating():
         out, leaves, build, _ = called("linearize", inputs, func, False, {})
         us = [stand_in(ops.zeros_like(y), levels, False) for y in leaves]
         rows = pullback(leaves, inputs.stands, us, True)

@@ -41,6 +41,11 @@ def recording() -> Any:
     return inference_mode(False) if _C.is_inference_mode_enabled() else enable_grad()
 
 
+def differentiating() -> Any:
+    """`recording`, around a function that is differentiated: there nothing that has a gradient is written to tensors from outside of it."""
+    return _C.DerivativeSwitch()
+
+
 def stand_in(x: Tensor, levels: Sequence[Level], keep: bool) -> Tensor:
     """An alias of x at which gradients can be asked for, and a batch of each level; with `keep` it stays in the graph that x is in."""
     top = x._level.number if isinstance(x, Wrapped) else 0

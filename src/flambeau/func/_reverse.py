@@ -14,6 +14,7 @@ from flambeau._errors import RefusedElementsError, RefusedTypeError
 from flambeau._info import a_function
 from flambeau.func._levels import dtype_of, shape_of
 from flambeau.func._pullback import (
+    differentiating,
     end,
     finished,
     pullback,
@@ -102,7 +103,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     @functools.wraps(func, updated=())
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         inputs = Inputs("grad", args, argnums)
-        with recording():
+        with differentiating():
             value, aux = with_aux("grad", func(*inputs.args, **kwargs), has_aux)
             if not isinstance(value, Tensor):
                 raise RefusedTypeError(f"grad: the function returned a {type(value).__name__}; expected a tensor of shape []")
@@ -193,7 +194,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     if not primals:
         raise ValueError("vjp: there are no primals; expected at least one tensor to differentiate by")
     inputs = Inputs("vjp", primals, tuple(range(len(primals))))
-    with recording():
+    with differentiating():
         out, leaves, _, aux = called("vjp", inputs, func, has_aux, {})
 
     def vjp_fn(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
@@ -262,7 +263,7 @@ def jacrev(
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         inputs = Inputs("jacrev", args, argnums)
         check_real("jacrev", "input", inputs.given)
-        with recording():
+        with differentiating():
             _, leaves, build, aux = called("jacrev", inputs, func, has_aux, kwargs)
             check_real("jacrev", "output", leaves)
             blocks = [inputs.shaped(_rows(y, inputs)) for y in leaves]
