@@ -622,6 +622,8 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     """
     if self.requires_grad and self.is_leaf and _C.is_grad_enabled():
         raise _C.AutogradError("set_: a leaf tensor that requires grad can not be written in place; use no_grad(), or x.data.set_(...)")
+    if self.is_inference() and not _C.is_inference_mode_enabled():
+        raise _C.AutogradError("set_: a tensor made in inference_mode can only be written in inference_mode; clone() it first")
     given = [source] if isinstance(source, Tensor) else []
     traced = _C.is_grad_enabled() and any(x.requires_grad for x in [self, *given])
     _set(self, source, storage_offset, size, stride)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
+import numpy as np
 import pytest
 
 import flambeau as fl
+from flambeau import nn
 
 
 @pytest.fixture
@@ -129,6 +133,66 @@ def test_inference_tensors_are_usable_without_grad(x):
         a.add_(1)
     assert a.tolist() == [3.0, 3.0]
     assert (a + 1).tolist() == [4.0, 4.0]
+
+
+MADE_INSIDE = {
+    "tensor": lambda x: fl.tensor([1.0, 2.0]),
+    "0-d": lambda x: fl.tensor(1.0),
+    "from_numpy": lambda x: fl.from_numpy(np.ones(2)),
+    "frombuffer": lambda x: fl.frombuffer(bytearray(8), dtype=fl.float32),
+    "clone": lambda x: x.clone(),
+    "cast": lambda x: x.to(fl.float64),
+    "part by places": lambda x: x[[0]],
+    "Parameter": lambda x: nn.Parameter(fl.ones(2)),
+    "parameter of a module": lambda x: nn.Linear(2, 2).weight,
+    "deepcopy": lambda x: copy.deepcopy(x.detach()),
+}
+
+
+@pytest.mark.parametrize("name", MADE_INSIDE)
+def test_whatever_is_made_in_inference_mode_is_of_it(x, name):
+    with fl.inference_mode():
+        made = MADE_INSIDE[name](x)
+        made.mul_(2)
+    assert made.is_inference() and made.detach().is_inference() and not made.clone().is_inference()
+    with pytest.raises(fl.AutogradError, match="made in inference_mode"):
+        made.mul_(2)
+
+
+def test_what_shares_memory_with_a_tensor_from_outside_is_not_of_inference_mode(x):
+    with fl.inference_mode():
+        for same in (x.view(2, 1), x.detach(), x.data, x[0], x.contiguous(), x.to(fl.float32)):
+            assert not same.is_inference()
+        out = fl.empty(2)
+    fl.add(x.detach(), 1, out=(kept := fl.empty(2)))
+    with fl.inference_mode():
+        fl.add(x, 1, out=kept)
+    assert out.is_inference() and not kept.is_inference()
+
+
+@pytest.mark.parametrize("change", ["t_", "squeeze_", "unsqueeze_", "resize_"])
+def test_shapes_of_inference_tensors_are_changed_inside_alone(change):
+    with fl.inference_mode():
+        x, y = fl.ones(2, 3), fl.ones(2, 3)
+        args = {"unsqueeze_": (0,), "resize_": (3,)}.get(change, ())
+        getattr(y, change)(*args)
+    with pytest.raises(fl.AutogradError, match="made in inference_mode"):
+        getattr(x, change)(*args)
+    assert x.shape == (2, 3)
+
+
+def test_a_parameter_made_in_inference_mode_requires_grad_and_is_refused_in_training(x):
+    with fl.inference_mode():
+        linear = nn.Linear(2, 2)
+    assert linear.weight.requires_grad
+    with pytest.raises(fl.AutogradError, match="made in inference_mode"):
+        linear(x)
+    assert copy.deepcopy(linear.state_dict())["weight"].is_inference() is False
+    with fl.no_grad():
+        assert not linear(x).is_inference()
+    trained = nn.Linear(2, 2)
+    trained.load_state_dict(linear.state_dict())
+    assert trained(x).requires_grad
 
 
 def test_inference_mode_off():

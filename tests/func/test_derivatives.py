@@ -147,6 +147,46 @@ def test_inputs_that_require_grad_stay_in_their_graph(transform):
     assert_near(x.grad, 6 * x.detach())
 
 
+@pytest.mark.parametrize(
+    "transform",
+    [grad, jacrev, lambda f: lambda x: vjp(f, x), lambda f: lambda x: fl.func.linearize(f, x), lambda f: lambda x: vmap(grad(f))(x[None]), lambda f: grad(grad(f))],
+    ids=["grad", "jacrev", "vjp", "linearize", "vmap of grad", "grad of grad"],
+)
+@pytest.mark.parametrize("write", [lambda kept, x: kept.add_(x.sum()), lambda kept, x: kept[0].copy_(x[0]), lambda kept, x: kept.index_put_((fl.tensor(0),), x[0]), lambda kept, x: kept.__setitem__(1, x[0])])  # fmt: skip
+def test_a_tensor_from_outside_keeps_no_gradient_of_a_transform(transform, write):
+    kept = fl.zeros(2, dtype=fl.float64)
+
+    def f(x):
+        write(kept, x)
+        return kept.sum() + (x * x).sum()
+
+    with pytest.raises(fl.AutogradError, match="from outside of it is written"):
+        transform(f)(numbers(3))
+    assert kept.tolist() == [0, 0] and kept.grad_fn is None
+
+
+def test_what_is_written_without_a_gradient_or_inside_of_a_transform():
+    kept, x = fl.zeros(2, dtype=fl.float64), numbers(3)
+
+    def f(x):
+        kept.add_(1)
+        with fl.no_grad():
+            kept[0] = x.sum()
+        inside = fl.zeros_like(x)
+        inside[0] = x[0]
+        inside.mul_(x)
+
+        def inner(y):
+            own = y.clone()
+            own.mul_(y)
+            return own.sum()
+
+        return inside.sum() + grad(inner)(x).sum()
+
+    assert_near(grad(f)(x), fl.tensor([2 * x[0].item() + 2, 2, 2], dtype=fl.float64))
+    assert kept.grad_fn is None and kept[1] == 1
+
+
 def test_no_grad_inside_holds_and_outside_does_not_matter():
     def f(x):
         with fl.no_grad():

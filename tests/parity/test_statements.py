@@ -13,6 +13,7 @@ import importlib
 import pickle
 import warnings
 
+import numpy
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -175,6 +176,29 @@ with torch.inference_mode(), torch.inference_mode(False):
     y = x * 2
 [y.requires_grad, y.is_inference(), torch.is_grad_enabled()]
 
+a = D(3, 2)
+with torch.inference_mode():
+    made = [nn.Parameter(D(2)), a.clone(), torch.from_numpy(numpy.ones(2)), T([1.0]), T(1.0), torch.as_tensor([1.0]), a + 1, torch.add(a, 1, out=torch.empty(0)), torch.eye(2), torch.arange(3), torch.zeros_like(a), a[[0]], a.to(torch.float64), copy.deepcopy(a), nn.Linear(2, 2).weight, nn.BatchNorm1d(2).running_mean, torch.frombuffer(bytearray(8), dtype=torch.float32), torch.cat([a, a])]
+    same = [a.view(2, 3), a.detach(), a.T, a.data, a.contiguous(), a[0], a.unbind()[0], a.to(torch.float32), torch.add(a, 1, out=a)]
+[[x.is_inference() for x in made], [x.is_inference() for x in same], [x.requires_grad for x in made], [x.detach().is_inference() for x in made], [x.clone().is_inference() for x in made]]
+
+with torch.inference_mode():
+    y, m = D(3, 1), nn.Linear(2, 2)
+[err(lambda: y.t_()), err(lambda: y.squeeze_()), err(lambda: y.unsqueeze_(0)), err(lambda: y.transpose_(0, 1)), err(lambda: y.resize_(2)), err(lambda: y.set_(D(2))), err(lambda: y.add_(1)), err(lambda: y.zero_()), err(lambda: m(D(3, 2))), err(lambda: y.requires_grad_()), list(y.shape)]
+
+m = nn.Linear(2, 2)
+with torch.inference_mode():
+    m.double(); m.requires_grad_(False)
+[m.weight.is_inference(), m.weight.requires_grad, err(m.requires_grad_, True)[:1] == ("no error",)]
+
+with torch.inference_mode():
+    m = nn.Linear(2, 2)
+n = copy.deepcopy(m); k = nn.Linear(2, 2); k.load_state_dict(m.state_dict())
+[[p.is_inference() for p in x.parameters()] for x in (m, n, k)] + [torch.no_grad()(lambda: m(D(3, 2)).is_inference())(), k(D(3, 2)).requires_grad]
+
+kept = torch.zeros(2, dtype=torch.float64)
+[err(lambda: torch.func.grad(lambda x: (kept.add_(x.sum()).sum() + x.sum()))(D(2))), err(lambda: torch.func.vjp(lambda x: kept.copy_(x), D(2))), err(lambda: torch.func.jacrev(lambda x: kept.mul_(x))(D(2))), kept, kept.requires_grad]
+
 x = D(2, requires_grad=True)
 with torch.no_grad(), torch.inference_mode(False):
     y = x * 2
@@ -253,7 +277,7 @@ def names_for(lib):
         "D": lambda *shape, **options: data(lib, *shape, **options), "fill": lambda module: filled(lib, module),
         "U": part("nn.utils"), "rnn": part("nn.utils.rnn"), "prune": part("nn.utils.prune"), "PZ": part("nn.utils.parametrize"),
         "PS": part("nn.utils._per_sample_grad").call_for_per_sample_grads, "ud": part("utils.data"), "ck": part("utils.checkpoint"), "LS": part("optim.lr_scheduler"),
-        "collections": collections, "copy": copy, "pickle": pickle,
+        "collections": collections, "copy": copy, "pickle": pickle, "numpy": numpy,
     }  # fmt: skip
 
 
