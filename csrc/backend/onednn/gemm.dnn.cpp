@@ -41,17 +41,31 @@ dnnl::memory::desc kept_form(int64_t k, int64_t n, dnnl::memory::data_type type)
   return {{k, n}, type, dnnl::memory::dims{n + kRoom, 1}};
 }
 
+// Note [Primitives of any number of rows]
+// Where sentences or batches have other lengths each time, a product has a number of rows that was not there before. Making a primitive takes 0.1 to 0.3 ms, as long
+// as a small product. Without AVX-512 a matmul of oneDNN is its sgemm, which needs no code for a size: one primitive is made that takes
+// its rows as they come, and that of a number of rows is the same with other descriptors. With AVX-512 it has code for each.
+constexpr int64_t kAnyRows = DNNL_RUNTIME_DIM_VAL;
+
 // The matmul primitive, with the bias added as tiles are written. B is taken as it lies or packed.
-std::shared_ptr<const Primitive> matmul_of(const Entry& entry, const Gemm<float>& g, char ta, int64_t lda, char tb, int64_t ldb, bool packed) {
+std::shared_ptr<const Primitive> matmul_of(const Entry& entry, const Gemm<float>& g, int64_t m, char ta, int64_t lda, char tb, int64_t ldb, bool packed) {
   const bool bias = g.bias_n != nullptr;
   Key key(entry, Op::Product);
-  key.add(g.m).add(g.n).add(g.k).add(ta).add(lda).add(tb).add(ldb).add(g.ldc).add(bias).add(packed);
+  key.add(m).add(g.n).add(g.k).add(ta).add(lda).add(tb).add(ldb).add(g.ldc).add(bias).add(packed);
   return cached(entry, key, [&](Primitive& out) {
     using md = dnnl::memory::desc;
     using dims = dnnl::memory::dims;
     const auto type = dnnl::memory::data_type::f32;
+    out.mds = {md({m, g.k}, type, ta == 'N' ? dims{lda, 1} : dims{1, lda}), md({m, g.n}, type, dims{g.ldc, 1}), md({1, g.n}, type, dims{g.n, 1})};
+    if (m != kAnyRows && !has_avx512()) {
+      const auto any = matmul_of(entry, g, kAnyRows, ta, lda, tb, ldb, packed);
+      if (!any) throw dnnl::error(dnnl_unimplemented, "no kernel for any number of rows");
+      out.primitive = any->primitive;
+      out.scratchpad = any->scratchpad;
+      out.reorders = any->reorders;
+      return;
+    }
     const md b({g.k, g.n}, type, tb == 'N' ? dims{ldb, 1} : dims{1, ldb}), wanted = packed ? kept_form(g.k, g.n, type) : b;
-    out.mds = {md({g.m, g.k}, type, ta == 'N' ? dims{lda, 1} : dims{1, lda}), md({g.m, g.n}, type, dims{g.ldc, 1}), md({1, g.n}, type, dims{g.n, 1})};
     const auto pd = bias ? dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], wanted, out.mds[2], out.mds[1], default_attr())
                          : dnnl::matmul::primitive_desc(entry.engine(), out.mds[0], wanted, out.mds[1], default_attr());
     add_reorder(entry, out, b, pd.weights_desc(), false);
@@ -86,24 +100,26 @@ bool varied(const Gemm<float>& g) {
 // Note [The same bits, packed or not]
 // Some of oneDNN's kernels add up in another order where B lies otherwise, and which kernel is taken depends on the layout, the shape and the processor.
 // A weight is packed where it is used again, so a model would give other bits from its second use on than a copy of it at its first. So a packed
-// product has to show, when it would be used for the second time, that it has the bits of the plain one: both multiply numbers without a pattern
-// by a weight without one. Where they differ B is taken as it lies. (Without AVX-512: up to 100 rows, where packing saves a quarter, they are the same; of 128 to 256 rows,
+// product has to show that it has the bits of the plain one: both multiply numbers without a pattern by a weight without one. That takes as long as three
+// products, so it is done where the same product comes for the fourth time, not for each length of a sentence.
+// Where they differ B is taken as it lies. (Without AVX-512: up to 100 rows, where packing saves a quarter, they are the same; of 128 to 256 rows,
 // where it saves 2 to 10 %, most are not.)
-bool same_bits(const Entry& entry, const Primitive& packed, const Gemm<float>& g, char ta, int64_t lda, char tb, int64_t ldb) {
-  enum : int { kNew, kSeen, kSame, kOther };
-  int verdict = packed.verdict.load(std::memory_order_relaxed);
-  if (verdict >= kSame) return verdict == kSame;
-  if (verdict == kNew) {
-    packed.verdict.compare_exchange_strong(verdict, kSeen, std::memory_order_relaxed);
-    return false;
+// The packed product in place of the plain one; null where there is none that has the same bits.
+std::shared_ptr<const Primitive> packed_of(const Entry& entry, const Primitive& plain, const Gemm<float>& g, char ta, int64_t lda, char tb, int64_t ldb) {
+  enum : int { kNew, kSeen = 3, kSame, kOther };
+  const int verdict = plain.verdict.load(std::memory_order_relaxed);
+  if (verdict == kOther) return nullptr;
+  if (verdict < kSeen) {
+    plain.verdict.store(verdict + 1, std::memory_order_relaxed);
+    return nullptr;
   }
   constexpr int64_t kMost = int64_t{1} << 25;  // elements of all operands
-  if (!varied(g)) return false;
+  if (verdict == kSeen && !varied(g)) return nullptr;
+  auto packed = matmul_of(entry, g, g.m, ta, lda, tb, ldb, true);
+  if (verdict == kSame) return packed;
   const int64_t size_a = ta == 'N' ? (g.m - 1) * lda + g.k : (g.k - 1) * lda + g.m, size_c = (g.m - 1) * g.ldc + g.n;
   const auto found = [&] {
-    if (size_a > kMost || size_c > kMost || size_a + 2 * size_c > kMost) return kOther;
-    const auto plain = matmul_of(entry, g, ta, lda, tb, ldb, false);
-    if (!plain) return kOther;
+    if (!packed || size_a > kMost || size_c > kMost || size_a + 2 * size_c > kMost) return kOther;
     try {
       const Tensor a = noise(size_a, 1), bias = noise(g.n, 2), c = empty(Dims{size_c}, DType::Float32), other = empty(Dims{size_c}, DType::Float32);
       const auto run = [&](const Primitive& p, const Tensor& to, bool kept) {
@@ -114,7 +130,7 @@ bool same_bits(const Entry& entry, const Primitive& packed, const Gemm<float>& g
         if (g.bias_n) args.add(DNNL_ARG_BIAS, p.mds[2], bias.data());
         return args.run(p);
       };
-      if (!run(*plain, c, false) || !run(packed, other, true)) return kOther;
+      if (!run(plain, c, false) || !run(*packed, other, true)) return kOther;
       for (int64_t i = 0; i < g.m; ++i)
         if (std::memcmp(c.data<float>() + i * g.ldc, other.data<float>() + i * g.ldc, static_cast<size_t>(g.n) * sizeof(float)) != 0) return kOther;
       return kSame;
@@ -122,21 +138,19 @@ bool same_bits(const Entry& entry, const Primitive& packed, const Gemm<float>& g
       return kOther;
     }
   }();
-  packed.verdict.store(found, std::memory_order_relaxed);
-  return found == kSame;
+  plain.verdict.store(found, std::memory_order_relaxed);
+  return found == kSame ? packed : nullptr;
 }
 
 // The product by oneDNN's matmul. B is taken as it lies or, where its storage keeps it, packed: a weight that was used before since it was written.
 bool product(const Gemm<float>& g, char ta, int64_t lda, char tb, int64_t ldb) {
   constexpr int64_t kMostPacked = int64_t{1} << 24;  // elements: a second copy of larger weights gains too little
-  bool packed = g.b.owner && g.n * g.k <= kMostPacked && used_before(*g.b.owner, g.b.data, "product");
+  const bool again = g.b.owner && g.n * g.k <= kMostPacked && used_before(*g.b.owner, g.b.data, "product");
   const Entry entry;
-  auto p = matmul_of(entry, g, ta, lda, tb, ldb, packed);
-  if (packed && (!p || !same_bits(entry, *p, g, ta, lda, tb, ldb))) {
-    packed = false;
-    p = matmul_of(entry, g, ta, lda, tb, ldb, false);
-  }
-  if (!p) return false;
+  const auto plain = matmul_of(entry, g, g.m, ta, lda, tb, ldb, false);
+  if (!plain) return false;
+  const auto packed = again ? packed_of(entry, *plain, g, ta, lda, tb, ldb) : nullptr;
+  const auto& p = packed ? packed : plain;
   Args args(entry);
   args.add(DNNL_ARG_SRC, p->mds[0], g.a.data).add(DNNL_ARG_DST, p->mds[1], g.c);
   if (packed) args.weight(*p, 0, DNNL_ARG_WEIGHTS, *g.b.owner, g.b.data, true);
