@@ -31,7 +31,7 @@ def drawn(rng: random.Random) -> tuple[str, tuple[int, ...], tuple[int, ...], di
             p = rng.choice((0, 0, (d * (k - 1) + 1) // 2, rng.randrange(d * (k - 1) + 1)))
             least = max(1, d * (k - 1) + 1 - 2 * p)
             window.append(k), stride.append(s), dilation.append(d), padding.append(p)
-            size.append(least + rng.randrange({1: 70, 2: 16, 3: 6}[axes]))
+            size.append(least + rng.randrange({1: 300, 2: 16, 3: 6}[axes]))
         else:
             for parts in (window, stride, dilation, padding, size):
                 parts.append(parts[-1])
