@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -269,6 +271,82 @@ def test_a_value_that_is_read(read):
     with pytest.raises(GraphError, match=r"record: test_record.py:\d+ \(in <lambda>\) reads a value"):
         record(f, fl.ones(3))
     assert not _C.graph.recording()
+
+
+READS = {
+    "item": lambda x, i: x * x[0].item(),
+    "bool": lambda x, i: x if x[0] else -x,
+    "tolist": lambda x, i: x * x.tolist()[0],
+    "print": lambda x, i: x * len(str(x)),
+    "number": lambda x, i: fl.full((2,), x[0]),
+    "list": lambda x, i: fl.tensor([x[0], x[1]]),
+    "slice": lambda x, i: x[i:],
+    "equal": lambda x, i: x * fl.equal(x, x),
+    "lengths": lambda x, i: nn.utils.rnn.pack_padded_sequence(x[:, None, None], i[None]).data,
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_value_of_an_input_that_is_read(name):
+    """It is there before the recording begins, so that nothing has to run for it."""
+    with pytest.raises(GraphError, match=r"record: test_record.py:\d+ \(in <lambda>\) reads a value"):
+        record(READS[name], fl.ones(3), fl.tensor(2))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.nonzero(), lambda x: x.unique(), lambda x: x[x.bool()], lambda x: fl.masked_select(x, x.bool()), lambda x: fl.bincount(x),
+], ids=["nonzero", "unique", "mask", "masked_select", "bincount"])  # fmt: skip
+def test_a_size_that_follows_from_an_input(function):
+    with pytest.raises(GraphError, match=r"record: test_record.py:\d+ \(in <lambda>\)(: the size of a result follows from| reads a) value"):
+        record(function, fl.tensor([1, 0, 2]))
+
+
+def test_a_generator_that_is_seeded():
+    def f(x):
+        fl.manual_seed(3)
+        return fl.rand(3) + x
+
+    with pytest.raises(GraphError, match=r"test_record.py:\d+ \(in f\): a generator was seeded: a graph can not do that"):
+        record(f, fl.ones(3))
+
+
+def test_what_is_there_without_elements():
+    g = record(lambda x: x.expand(2, 0).clone(), fl.ones(1, 0))
+    assert g.run(fl.ones(1, 0))[0].shape == (2, 0)
+
+
+def test_the_meta_device():
+    with pytest.raises(GraphError, match="record: input 1 is on meta"):
+        record(lambda x, y: x + y, fl.ones(3), fl.ones(3, device="meta"))
+    with pytest.raises(GraphError, match="record: output 0 is on meta"):
+        record(lambda: fl.ones(3, device="meta") + 1)
+
+
+def test_threads_that_make_tuples_meanwhile():
+    """A tuple that is being made may have no other owner: CPython raises SystemError there."""
+    net, x, found, done = nn.Linear(3, 3), fl.ones(2, 3), [], threading.Event()
+
+    def make():
+        try:
+            while not done.is_set():
+                assert tuple(i for i in range(200)) == tuple(range(200))
+        except SystemError as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=make) for _ in range(2)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(20):
+            record(net, x)
+    finally:
+        done.set()
+        sys.setswitchinterval(interval)
+        for thread in threads:
+            thread.join()
+    assert not found
 
 
 def test_the_line_that_reads():

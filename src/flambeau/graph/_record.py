@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import gc
 import inspect
+import itertools
+import operator
 import os
 import re
 import sys
@@ -79,17 +81,19 @@ def record(function: Callable[..., Any], *inputs: Any) -> Graph:
     effects: Graph | None = None
     wanted: list[Tensor] = []
     with lazy(), checks_later(), as_nodes():
+        before = _C.graph.interruption()  # of a region around this one
         mark = _Mark()
         for position, x in enumerate(arguments):
+            _refuse_meta(x, f"input {position}")
             with no_grad():
                 x.clone()
             if not mark.stands():
                 raise GraphError(f"record: input {position} shares its memory with others (NumPy), who may write to it; pass a clone()")
         with _Watch(mark) as watch:
             outputs = list(_tensors(function(*inputs)))
-        if not mark.stands():
-            where = watch.line or "the function"
-            raise GraphError(f"record: {where} reads a value, or uses memory that is shared with NumPy: a graph can not do that")
+        _refuse_reads(mark, watch.line, None if before else _C.graph.interruption())
+        for position, y in enumerate(outputs):
+            _refuse_meta(y, f"output {position}")
         given, held = [Held(name, x, True) for name, x in zip(names, arguments)], list(_held(function))
         graph = _Maker(_C.graph.recorded(), given, outputs, held).graph()
         del outputs  # what nobody holds any more is not computed
@@ -136,6 +140,26 @@ def _tensors(result: Any) -> Iterator[Tensor]:
         yield from _tensors(tuple(result.values()))
     elif result is not None:
         raise TypeError(f"record: the function returned a {type(result).__name__}; expected tensors, or tuples, lists and dicts of them")
+
+
+def _refuse_meta(x: Tensor, what: str) -> None:
+    if x.device.type == "meta":
+        raise GraphError(f"record: {what} is on meta, where nothing is computed and so nothing is recorded; expected cpu")
+
+
+_AT = re.compile(r"(.*?):(\d+), in (\S+)", re.DOTALL)
+
+
+def _refuse_reads(mark: _Mark, line: str | None, interruption: tuple[str, str] | None) -> None:
+    """Refuses a recording in which Python got to know a value: of something recorded, so that this had to run, or of an input."""
+    if mark.stands() and interruption is None:
+        return
+    what, at = interruption or ("", "")
+    if line is None and (match := _AT.match(at)):
+        line = f"{os.path.basename(match[1])}:{match[2]} (in {match[3]})"
+    if mark.stands() and what != "a value was read":
+        raise GraphError(f"record: {line or 'the function'}: {what}: a graph can not do that")
+    raise GraphError(f"record: {line or 'the function'} reads a value, or uses memory that is shared with NumPy: a graph can not do that")
 
 
 class _Mark:
@@ -369,10 +393,7 @@ def _flat(x: Tensor) -> Tensor:
 
 def _held(function: Any) -> Iterator[Held]:
     """What modules and optimizers hold, and what the function refers to by name."""
-    things = gc.get_objects()
-    types = set(map(type, things))
-    kinds, optimizers = ({t for t in types if issubclass(t, base)} for base in (Module, Optimizer))
-    modules = [thing for thing in things if type(thing) in kinds]
+    modules, optimizers = _living(Module), _living(Optimizer)
     inner = {id(child) for module in modules for child in module.children()}
     seen: set[int] = set()
     for module in modules:
@@ -380,7 +401,7 @@ def _held(function: Any) -> Iterator[Held]:
             if id(tensor) not in seen:
                 seen.add(id(tensor))
                 yield Held(name, tensor, True)
-    for optimizer in (thing for thing in things if type(thing) in optimizers):
+    for optimizer in optimizers:
         for i, state in enumerate(optimizer.state.values()):
             for name, tensor in state.items():
                 if isinstance(tensor, Tensor) and id(tensor) not in seen:
@@ -395,6 +416,25 @@ def _held(function: Any) -> Iterator[Held]:
             if isinstance(tensor, Tensor) and id(tensor) not in seen:
                 seen.add(id(tensor))
                 yield Held(name, tensor, tensor.requires_grad)
+
+
+def _living(base: type) -> list[Any]:
+    """The objects of a class and its subclasses.
+
+    Whoever holds a tuple that another thread is making breaks that thread, and the collector's list has such ones. So the list is
+    made and gone within one call of C, in which no other thread gets its turn.
+    """
+    kinds, found = {base}, [base]
+    while found:
+        fresh: set[type] = set(type.__subclasses__(found.pop())) - kinds
+        kinds |= fresh
+        found += fresh
+    whole = slice(None)
+    twice = itertools.chain.from_iterable(map(operator.itemgetter(whole, whole), map(gc.get_objects, (None,))))  # two lists, when asked for
+    things = itertools.chain.from_iterable(itertools.islice(twice, 1))
+    chosen = map(kinds.__contains__, map(type, itertools.chain.from_iterable(twice)))
+    # To the end of both, so that no iterator has a list any more: these have the iterators.
+    return list(itertools.chain(itertools.compress(things, chosen), chosen))
 
 
 def _leaves(outputs: Iterable[Tensor]) -> Iterator[Tensor]:
