@@ -321,6 +321,15 @@ def test_nothing_to_plan():
     ({"match_range": ()}, "match_range = "),
     ({"align": 0}, "align = 0"),
     ({"parallel": 0}, "parallel = 0"),
+    ({"match_range": "16"}, "match_range = '16'; expected one or several whole numbers >= 0"),
+    ({"match_range": 1.5}, "match_range = 1.5"),
+    ({"align": 2.5}, "align = 2.5, parallel = 1; expected whole numbers >= 1"),
+    ({"parallel": 1.5}, "parallel = 1.5"),
+    ({"kinds": "intermediate"}, "kinds = 'intermediate'; expected intermediate, output or both, in a list"),
+    ({"rule": 3}, "rule = 3; expected elementwise"),
+    ({"rule": {"exp": [(-1, 0)]}}, r"declared: 'exp' has \[\(-1, 0\)\]; expected pairs \(operand, output\) of numbers >= 0"),
+    ({"rule": {"exp": [(0,)]}}, "declared: 'exp' has"),
+    ({"rule": {"exp": 3}}, "declared: 'exp' has 3"),
     ({"kinds": ("argument",)}, "kinds = .*expected intermediate, output or both"),
 ], ids=str)  # fmt: skip
 def test_errors(options, text):

@@ -148,7 +148,8 @@ def _nodes(graph: Structure) -> Iterator[str]:
                 buffer = graph.values[value].buffer
                 if graph.buffers[buffer].kind == "constant":
                     yield f"{where}: writes value %{value} of buffer {buffer}, which is a constant"
-                if any(stride == 0 and size > 1 for size, stride in zip(graph.values[value].sizes, graph.values[value].strides)):
+                steps = zip(graph.values[value].sizes, graph.values[value].strides)
+                if 0 not in graph.values[value].sizes and any(stride == 0 and size > 1 for size, stride in steps):
                     yield f"{where}: writes value %{value}, whose elements share memory (a stride of 0)"
                 if what == "writes" and value not in read:
                     yield f"{where}: overwrites value %{value}, which is none of its arguments"

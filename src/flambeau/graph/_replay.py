@@ -86,39 +86,48 @@ def run(graph: Structure, inputs: Sequence[Tensor]) -> list[Tensor]:
     if kept and len(inputs) == len(graph.inputs) - len(kept):
         inputs = (*inputs, *kept)
     with no_grad(), autocast("cpu", enabled=False), lazy():
-        return _Replay(graph, inputs).run()
+        return _Replay(graph, inputs, "run").run()
 
 
-class _Replay:
-    def __init__(self, graph: Structure, inputs: Sequence[Tensor]) -> None:
-        self.graph = graph
-        self.memory: dict[int, tuple[Tensor, int]] = {}  # by buffer: a tensor in it, and where its element 0 lies
+class Placed:
+    """Where the buffers of a graph lie while it runs: constants and inputs from the beginning, the others where a subclass puts them.
+
+    `what` is who asks, for errors.
+    """
+
+    def __init__(self, graph: Structure, inputs: Sequence[Tensor], what: str) -> None:
+        self.graph, self.what = graph, what
+        self.memory: dict[int, tuple[Tensor, int]] = {}  # by buffer: a tensor in it, and the byte at which element 0 lies
         self.given: dict[int, list[tuple[int, int]]] = {}  # by buffer: the bytes that inputs span
         self._take(inputs)
         for index, constant in graph.constants.items():
-            # A copy, since a constant may be a file's bytes, and be returned.
-            flat = as_tensor(constant).detach().clone().contiguous().reshape(-1)
-            self.memory[index] = (flat.view(_C.uint8) if flat.numel() else flat.to(_C.uint8), 0)
+            flat = self.constant(index, as_tensor(constant).detach()).contiguous().reshape(-1)
+            start = flat.storage_offset() * flat.element_size()
+            self.memory[index] = (flat.view(_C.uint8), start) if flat.numel() else (flat.to(_C.uint8), 0)
+
+    def constant(self, index: int, given: Tensor) -> Tensor:
+        """A copy, since a constant may be a file's bytes, and be returned."""
+        return given.clone()
 
     def _take(self, inputs: Sequence[Tensor]) -> None:
-        graph = self.graph
+        graph, what = self.graph, self.what
         if len(inputs) != len(graph.inputs):
             kinds = [graph.buffers[graph.values[index].buffer].kind for index in graph.inputs]
             n = kinds.count("parameter")
-            raise GraphError(f"run: {len(inputs)} inputs; the graph has {len(kinds) - n} arguments and {n} parameters")
+            raise GraphError(f"{what}: {len(inputs)} inputs; the graph has {len(kinds) - n} arguments and {n} parameters")
         for position, (tensor, index) in enumerate(zip(inputs, graph.inputs)):
             value = graph.values[index]
             if not isinstance(tensor, Tensor):
-                raise GraphError(f"run: input {position} is a {type(tensor).__name__}; expected a tensor")
+                raise GraphError(f"{what}: input {position} is a {type(tensor).__name__}; expected a tensor")
             if not _fits(tensor, value):
-                raise GraphError(f"run: input {position} is {_form(tensor)}; expected {_form_of(value)}")
+                raise GraphError(f"{what}: input {position} is {_form(tensor)}; expected {_form_of(value)}")
             base = tensor.detach()
             zero = base.storage_offset() * base.element_size() - value.offset * ITEM_BYTES[value.dtype]
             if value.buffer not in self.memory:
                 self.memory[value.buffer] = (base, zero)
             other, its_zero = self.memory[value.buffer]
             if other._storage_ptr() != base._storage_ptr() or zero != its_zero:
-                raise GraphError(f"run: input {position} lies apart from another input; the graph has both in buffer {value.buffer}")
+                raise GraphError(f"{what}: input {position} lies apart from another input; the graph has both in buffer {value.buffer}")
             self.given.setdefault(value.buffer, []).append((value.offset * ITEM_BYTES[value.dtype], value.end_bytes))
 
     def tensor(self, index: int) -> Tensor:
@@ -134,7 +143,8 @@ class _Replay:
         if (zero + start) % item:
             raise GraphError(f"value %{index} begins in the middle of an element")
         if base.dtype != dtype:
-            base = base.as_strided((base._storage_bytes() // base.element_size(),), (1,), 0).view(dtype)
+            whole = max(item, base.element_size())  # a pool's block may end in the middle of an element
+            base = base.as_strided((base._storage_bytes() // whole * whole // base.element_size(),), (1,), 0).view(dtype)
         return base.as_strided(value.sizes, value.strides, (zero + start) // item)
 
     def argument(self, arg: Arg) -> Any:
@@ -143,11 +153,17 @@ class _Replay:
         if isinstance(arg, DType):
             return getattr(_C, arg.name)
         if isinstance(arg, Draw):
-            return None  # the default generator
+            return self.generator()
         if isinstance(arg, tuple):
             return tuple(map(self.argument, arg))
         return arg
 
+    def generator(self) -> Any:
+        """What a node that draws gets."""
+        return None  # the default one, as ops take it
+
+
+class _Replay(Placed):
     def run(self) -> list[Tensor]:
         graph, lives = self.graph, self.graph.lives()
         for index, node, reads, writes in graph.walk():

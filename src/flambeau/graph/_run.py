@@ -11,20 +11,10 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau._from_data import as_tensor
 from flambeau.autograd.modes import no_grad
 from flambeau.graph._plan import Plan
-from flambeau.graph._structure import (
-    EMPTY,
-    ITEM_BYTES,
-    Arg,
-    Draw,
-    DType,
-    GraphError,
-    Ref,
-    Structure,
-    Value,
-)
+from flambeau.graph._replay import Placed
+from flambeau.graph._structure import EMPTY, GraphError, Structure
 
 RunNode = Callable[[str, tuple[Any, ...], list[Tensor]], object]
 
@@ -65,50 +55,27 @@ def execute(
         return _Run(graph, inputs, plan, poison).run(run_node)
 
 
-class _Run:
+class _Run(Placed):
     def __init__(self, graph: Structure, inputs: Sequence[Tensor], plan: Plan | None, poison: bool) -> None:
-        self.graph, self.plan, self.poison = graph, plan, poison
-        self.given = _given(graph, inputs)  # by buffer: an input's tensor and value
+        self.returned = {graph.values[value].buffer for value in graph.outputs}
+        super().__init__(graph, inputs, "execute")
+        self.plan, self.poison = plan, poison
         places = plan.places if plan is not None else {}
         blocks = [_bytes(block.nbytes) for block in plan.blocks] if plan is not None else []
-        self.memory: dict[int, Tensor] = {}  # by buffer: its bytes
+        self.own: dict[int, Tensor] = {}  # the bytes of buffers that are neither constants nor inputs
         for index, buffer in enumerate(graph.buffers):
-            if index in graph.constants:
-                constant = as_tensor(graph.constants[index]).detach().contiguous().reshape(-1)
-                self.memory[index] = constant.view(_C.uint8) if constant.numel() else _bytes(0)
-            elif index in places:
+            if index in places:
                 spot = places[index]
-                self.memory[index] = blocks[spot.block][spot.offset : spot.offset + buffer.nbytes]
-            elif index not in self.given:
-                self.memory[index] = _bytes(buffer.nbytes)
+                self.own[index] = blocks[spot.block][spot.offset : spot.offset + buffer.nbytes]
+            elif index not in self.memory:
+                self.own[index] = _bytes(buffer.nbytes)
+        self.memory.update((index, (part, part.storage_offset())) for index, part in self.own.items())
 
-    def tensor(self, index: int) -> Tensor:
-        value = self.graph.values[index]
-        dtype = getattr(_C, value.dtype)
-        if 0 in value.sizes:
-            return _C.ops.empty(value.sizes, dtype=dtype)
-        if value.buffer in self.given:
-            base, given = self.given[value.buffer]
-            if ITEM_BYTES[given.dtype] != ITEM_BYTES[value.dtype]:
-                raise GraphError(f"execute: value %{index} is {value.dtype} in a buffer that was given as {given.dtype}")
-            base, offset = base.view(dtype), base.storage_offset() + value.offset - given.offset
-        else:
-            whole = self.memory[value.buffer]
-            item = ITEM_BYTES[value.dtype]
-            base = whole[: whole.numel() // item * item].view(dtype)
-            offset = base.storage_offset() + value.offset
-        return base.as_strided(value.sizes, value.strides, offset)
+    def constant(self, index: int, given: Tensor) -> Tensor:
+        return given.clone() if index in self.returned else given
 
-    def argument(self, arg: Arg) -> Any:
-        if isinstance(arg, Ref):
-            return self.tensor(arg.value)
-        if isinstance(arg, DType):
-            return getattr(_C, arg.name)
-        if isinstance(arg, Draw):
-            return _C.current_generator()
-        if isinstance(arg, tuple):
-            return tuple(map(self.argument, arg))
-        return arg
+    def generator(self) -> Any:
+        return _C.current_generator()
 
     def run(self, run_node: RunNode) -> list[Tensor]:
         graph, lives = self.graph, self.graph.lives()
@@ -118,35 +85,16 @@ class _Run:
             if self.poison:
                 for buffer in writes:
                     # What takes a place finds there the operand that is still to be read.
-                    if lives[buffer].start == index and buffer in self.memory and buffer not in took:
-                        self.memory[buffer].fill_(POISON)
+                    if lives[buffer].start == index and buffer in self.own and buffer not in took:
+                        self.own[buffer].fill_(POISON)
             if node.op != EMPTY:
                 run_node(node.op, tuple(map(self.argument, node.args)), [self.tensor(value) for value in node.outs])
             if self.poison:
                 for buffer in {*reads, *writes}:
-                    own = graph.buffers[buffer].kind in ("intermediate", "output")
-                    if own and lives[buffer].end == index and buffer not in given_on:
-                        self.memory[buffer].fill_(POISON)
+                    if buffer in self.own and lives[buffer].end == index and buffer not in given_on:
+                        self.own[buffer].fill_(POISON)
         return [self.tensor(value) for value in graph.outputs]
 
 
 def _bytes(n: int) -> Tensor:
     return _C.ops.empty((n,), dtype=_C.uint8)
-
-
-def _given(graph: Structure, inputs: Sequence[Tensor]) -> dict[int, tuple[Tensor, Value]]:
-    if len(inputs) != len(graph.inputs):
-        raise GraphError(f"execute: {len(inputs)} inputs; the graph has {len(graph.inputs)}")
-    result: dict[int, tuple[Tensor, Value]] = {}
-    for position, (tensor, index) in enumerate(zip(inputs, graph.inputs)):
-        value = graph.values[index]
-        steps = [(size, stride) for size, stride in zip(value.sizes, value.strides) if size > 1]
-        found = [(size, stride) for size, stride in zip(tensor.shape, tensor.stride()) if size > 1]
-        same = tuple(tensor.shape) == value.sizes and (steps == found or 0 in value.sizes)
-        if tensor.dtype != getattr(_C, value.dtype) or not same:
-            raise GraphError(
-                f"execute: input {position} is {tensor.dtype} of shape {list(tensor.shape)}, strides {list(tensor.stride())}; "
-                f"expected {value.dtype}, {list(value.sizes)}, {list(value.strides)}"
-            )
-        result.setdefault(value.buffer, (tensor.detach(), value))
-    return result

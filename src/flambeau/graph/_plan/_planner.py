@@ -114,7 +114,7 @@ def plan(
         align: offsets in the arena are multiples of it.
 
     Raises:
-        ValueError: an unknown mode or kind, a match range or alignment below its least.
+        ValueError: an unknown mode or kind, a match range or alignment below its least, a rule that is none.
 
     >>> from flambeau import graph
     >>> g = graph.example()
@@ -123,13 +123,15 @@ def plan(
     """
     if mode not in MODES:
         raise ValueError(f"plan: mode = {mode!r}; expected one of {', '.join(MODES)}")
-    ranges = (match_range,) if isinstance(match_range, int) else tuple(match_range)
-    if not ranges or min(ranges) < 0:
-        raise ValueError(f"plan: match_range = {match_range}; expected one or several numbers >= 0")
-    if not set(kinds) <= {"intermediate", "output"}:
-        raise ValueError(f"plan: kinds = {tuple(kinds)}; expected intermediate, output or both")
-    if align < 1 or parallel < 1:
-        raise ValueError(f"plan: align = {align}, parallel = {parallel}; expected numbers >= 1")
+    ranges = (match_range,) if isinstance(match_range, int) else match_range
+    if not isinstance(ranges, (tuple, list)) or not ranges or not all(_is_count(number, 0) for number in ranges):
+        raise ValueError(f"plan: match_range = {match_range!r}; expected one or several whole numbers >= 0")
+    if isinstance(kinds, str) or not set(kinds) <= {"intermediate", "output"}:
+        raise ValueError(f"plan: kinds = {kinds!r}; expected intermediate, output or both, in a list")
+    if not _is_count(align, 1) or not _is_count(parallel, 1):
+        raise ValueError(f"plan: align = {align!r}, parallel = {parallel!r}; expected whole numbers >= 1")
+    if not (rule is None or callable(rule) or isinstance(rule, Mapping)):
+        raise ValueError(f"plan: rule = {rule!r}; expected elementwise(...), declared(...), a mapping from ops to pairs, or None")
     if isinstance(rule, Mapping):
         rule = declared(rule)
     lives = graph.lives()
@@ -152,6 +154,10 @@ def plan(
     block_of, pool = min((assign(graph, planned, took, r, colours) for r in ranges), key=lambda found: sum(found[1].sizes))
     places = {buffer: Place(block, 0, graph.buffers[buffer].nbytes) for buffer, block in block_of.items()}
     return Plan(graph, mode, tuple(map(Block, pool.devices, pool.sizes)), places, took, bound)
+
+
+def _is_count(number: object, least: int) -> bool:
+    return type(number) is int and number >= least
 
 
 def _rounded(box: Box, align: int) -> Box:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from flambeau.graph._structure import ITEM_BYTES, Structure, refs_of
+from flambeau.graph._structure import ITEM_BYTES, GraphError, Structure, refs_of
 
 InplaceRule = Callable[[Structure, int], Iterable[tuple[int, int]]]
 
@@ -17,12 +17,18 @@ InplaceRule = Callable[[Structure, int], Iterable[tuple[int, int]]]
 def declared(pairs: Mapping[str, Sequence[tuple[int, int]]]) -> InplaceRule:
     """The rule that a table declares: op -> ((operand, output), ...).
 
-    Operands are counted among the tensor arguments, lists flattened. A memory that a node is given twice is left alone:
-    the op reads it again after it has begun to write.
+    Operands are counted among the tensor arguments, lists flattened; pairs that a node does not have are passed over. A memory
+    that a node is given twice is left alone: the op reads it again after it has begun to write.
+
+    Raises:
+        GraphError: a pair is none of two counts.
 
     >>> from flambeau import graph
     >>> rule = graph.declared({"relu_backward": [(0, 0)]})
     """
+    for op, listed in pairs.items():
+        if not _is_pairs(listed):
+            raise GraphError(f"declared: '{op}' has {listed!r}; expected pairs (operand, output) of numbers >= 0")
 
     def rule(graph: Structure, index: int) -> Iterable[tuple[int, int]]:
         node = graph.nodes[index]
@@ -36,6 +42,13 @@ def declared(pairs: Mapping[str, Sequence[tuple[int, int]]]) -> InplaceRule:
                 yield operands[operand], node.outs[output]
 
     return rule
+
+
+def _is_pairs(listed: object) -> bool:
+    def counts(pair: object) -> bool:
+        return isinstance(pair, (tuple, list)) and len(pair) == 2 and all(type(number) is int and number >= 0 for number in pair)
+
+    return isinstance(listed, (tuple, list)) and all(map(counts, listed))
 
 
 def elementwise(ops: Collection[str] | Callable[[str], bool]) -> InplaceRule:
