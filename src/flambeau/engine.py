@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import operator
 
 from flambeau import _C
+from flambeau.autograd.modes import inference_mode
 
 Var = _C.engine.Var
 OnComplete = _C.engine.OnComplete
@@ -104,7 +106,8 @@ class TempSpace:
         memory = self._copy.memory
         if memory is None or memory.numel() < self.size_bytes:
             self._copy.memory = None  # given back before more is taken
-            self._copy.memory = memory = _C.ops.empty(self.size_bytes, dtype=_C.uint8)
+            with inference_mode(False):  # others use it after this function
+                self._copy.memory = memory = _C.ops.empty(self.size_bytes, dtype=_C.uint8, device="cpu")
         return memory[: self.size_bytes]
 
 
@@ -120,6 +123,7 @@ def temp_space(size_bytes: int) -> TempSpace:
         >>> engine.push(lambda: space.tensor().zero_(), writes=[space.var])
         >>> engine.wait_for_var(space.var)
     """
-    if size_bytes < 0:
-        raise ValueError(f"temp_space: size_bytes = {size_bytes}; expected at least 0")
-    return TempSpace(next(_copies), size_bytes)
+    size = operator.index(size_bytes) if hasattr(size_bytes, "__index__") else -1
+    if not 0 <= size < 2**63:
+        raise ValueError(f"temp_space: size_bytes = {size_bytes!r}; expected a whole number from 0 to 2^63 - 1")
+    return TempSpace(next(_copies), size)

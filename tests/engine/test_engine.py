@@ -202,6 +202,9 @@ def test_waiting_inside_of_an_op_is_refused(name):
         (lambda: engine.bulk(0), ValueError, "bulk: n = 0; expected at least 1"),
         (lambda: engine.set_watchdog(-1), ValueError, "set_watchdog: seconds = -1"),
         (lambda: engine.temp_space(-1), ValueError, "temp_space: size_bytes = -1"),
+        (lambda: engine.temp_space(1.5), ValueError, r"temp_space: size_bytes = 1.5; expected a whole number from 0 to 2\^63 - 1"),
+        (lambda: engine.temp_space(2**63), ValueError, "temp_space: size_bytes = 9223372036854775808"),
+        (lambda: engine.temp_space(None), ValueError, "temp_space: size_bytes = None"),
         (lambda: engine.random_var(3), TypeError, "random_var: generator is a int"),
     ],
 )
@@ -369,6 +372,20 @@ def test_temp_space_is_used_by_one_op_at_a_time():
         engine.push(lambda space=space, i=i: use(space, i), writes=[space.var])
     engine.wait_all()
     assert results == [True] * 40
+
+
+@pytest.mark.parametrize("region", [lambda: fl.device("meta"), fl.inference_mode], ids=["meta", "inference"])
+def test_temp_space_is_the_same_whoever_makes_it(region):
+    """It is kept for others, who know nothing of the region in which it was asked for."""
+    size = max(copy.memory.numel() if copy.memory is not None else 0 for copy in (engine.temp_space(0)._copy for _ in range(4))) + 4
+    for _ in range(4):
+        space = engine.temp_space(size - size % 4 + 4)
+        with region():
+            space.tensor()
+        memory = space.tensor().zero_().view(fl.float32)
+        x = fl.ones(memory.shape, requires_grad=True)
+        (x * memory).sum().backward()
+        assert memory.device.type == "cpu" and x.grad.sum() == 0
 
 
 def test_pending_and_stats():
