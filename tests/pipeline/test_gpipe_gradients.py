@@ -14,7 +14,7 @@ from flambeau import nn
 from flambeau.pipeline._flags import is_checkpointing, is_recomputing
 from flambeau.pipeline.batchnorm import DeferredBatchNorm
 from flambeau.pipeline.gpipe import GPipe
-from flambeau.pipeline.skip import Namespace
+from flambeau.pipeline.skip import Namespace, pop, skippable, stash
 
 # ---- transparency
 
@@ -275,9 +275,86 @@ def test_in_place_without_checkpointing_is_as_without_a_pipeline():
 @pytest.mark.parametrize("wants", [True, False])
 def test_in_place_on_what_is_needed_again_is_an_error(wants):
     model = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(2, 2))
-    y = GPipe(model, [1, 1], checkpoint="always")(fl.randn(4, 2, requires_grad=wants) * 1)
+    x = fl.randn(4, 2, requires_grad=wants) * 1
     with pytest.raises(RuntimeError, match="in-place"):
-        y.sum().backward()
+        GPipe(model, [1, 1], checkpoint="always")(x).sum().backward()
+
+
+class Twice(nn.Module):
+    """One memory under two names."""
+
+    def __init__(self, second):
+        super().__init__()
+        self.inner, self.second = nn.Linear(4, 4), second
+
+    def forward(self, x):
+        y = self.inner(x)
+        return y, self.second(y)
+
+
+@skippable(stash=["k"])
+class StashesItself(nn.Module):
+    def forward(self, x):
+        yield stash("k", x)
+        return x
+
+
+@skippable(pop=["k"])
+class AddsSquare(nn.Module):
+    def forward(self, x):
+        k = yield pop("k")
+        return x + k * k
+
+
+def _doubles_first(pair):
+    return pair[0].mul_(2) * pair[1]
+
+
+def _doubles_popped():
+    @skippable(pop=["k"])
+    class Doubles(nn.Module):
+        def forward(self, x):
+            k = yield pop("k")
+            return k.mul_(2) * x
+
+    return Doubles()
+
+
+_SHARING = {
+    "two outputs": lambda: [Twice(lambda y: y), Call(_doubles_first)],
+    "an output and a view": lambda: [Twice(lambda y: y[:, 1:]), Call(lambda pair: pair[0].mul_(2).sum(1, keepdim=True) * pair[1])],
+    "handed on": lambda: [Twice(lambda y: y), nn.Identity(), Call(_doubles_first)],
+    "a skip tensor": lambda: [nn.Linear(4, 4), StashesItself(), Call(lambda x: x.mul_(2)), AddsSquare()],
+    "a skip tensor, by who pops it": lambda: [nn.Linear(4, 4), StashesItself(), _doubles_popped()],
+    "a skip tensor, behind another stage": lambda: [nn.Linear(4, 4), StashesItself(), nn.Identity(), Call(lambda x: x.mul_(2)), AddsSquare()],
+}
+
+
+@modes
+@pytest.mark.parametrize("layers", _SHARING.values(), ids=_SHARING)
+def test_memory_that_two_values_share_is_not_written_to_in_another_stage(mode, layers):
+    """Both would have the new values, and one of them the gradient."""
+    model, x = nn.Sequential(*layers()), fl.randn(4, 4)
+    expected = gradients(model, x)
+    assert_close(gradients(GPipe(model, [len(model)], chunks=2, checkpoint=mode), x), expected)
+    with pytest.raises(RuntimeError, match="stage .*, micro-batch 0: layer '.' works in-place on memory that another value has, too") as caught:
+        GPipe(model, [1] * len(model), chunks=2, checkpoint=mode)(x)
+    assert "clone()" in str(caught.value)
+
+
+@modes
+def test_a_batch_with_a_history_is_not_written_to(mode):
+    model = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(2, 2))
+    for x in (fl.randn(4, 2, requires_grad=True), fl.randn(4, 2, requires_grad=True) * 1):
+        with pytest.raises(RuntimeError, match="layer '0' works in-place on memory that another value has, too .the batch, which requires"):
+            GPipe(model, [1, 1], checkpoint=mode)(x)
+
+
+@modes
+def test_what_a_stage_stashes_and_then_writes_to_arrives_as_written(mode):
+    model, x = nn.Sequential(nn.Linear(4, 4), StashesItself(), Call(lambda x: x.mul_(2)), AddsSquare()), fl.randn(4, 4)
+    expected = gradients(model, x)
+    assert_close(gradients(GPipe(model, [3, 1], chunks=2, checkpoint=mode), x), expected)
 
 
 # ---- functions, skips, batch norm

@@ -245,11 +245,11 @@ class _Post:
     def take(self, kind: str, stage: int, micro: int, key: Key | None = None) -> Any:
         return self.mail.take(self.rank_of[stage], (kind, stage, micro, None if key is None else self._index[key]))
 
-    def send_skip(self, key: Key, micro: int, tensor: Tensor | None, wanted: bool) -> None:
-        self.put("SF", self.skips[key][1], micro, (tensor, wanted), key)
+    def send_skip(self, key: Key, micro: int, tensor: Tensor | None, wanted: bool, shared: bool) -> None:
+        self.put("SF", self.skips[key][1], micro, (tensor, wanted, shared), key)
 
-    def take_skip(self, key: Key, micro: int) -> tuple[Tensor | None, bool]:
-        arrived: tuple[Tensor | None, bool] = self.take("SF", self.skips[key][1], micro, key)
+    def take_skip(self, key: Key, micro: int) -> tuple[Tensor | None, bool, bool]:
+        arrived: tuple[Tensor | None, bool, bool] = self.take("SF", self.skips[key][1], micro, key)
         return arrived
 
 

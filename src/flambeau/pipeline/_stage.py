@@ -16,6 +16,12 @@ Before each layer its thread's generator is seeded by a mix of a number that the
 layer in the whole model, and the micro-batch. So a layer draws the same for any cut into stages, any schedule and when it is recomputed,
 whatever other threads do meanwhile. The number is what the caller's generator is at; it makes a draw if some layer made one, so that the
 next call has another number, and a model without random layers leaves it alone.
+
+Note [Memory that two values share]
+-----------------------------------
+Without a pipeline a layer may write to a tensor that is a skip tensor, too, or a second output, or is used outside: all are one memory with
+one history. Here each value is a leaf of its own, so the write would be seen by all and its gradient by one. Values whose memory is
+another value's as well say so on their way (`shared`), and the stage whose layer writes to one refuses.
 """
 
 from __future__ import annotations
@@ -45,10 +51,16 @@ _LOSS = -1  # its place among the layers, whose number depends on the cut where 
 
 
 class Packet(NamedTuple):
-    """What goes from stage to stage: a value whose tensors have no history, and for each of them whether a gradient is wanted."""
+    """What goes from stage to stage: a value whose tensors have no history.
+
+    Attributes:
+        wanted: for each of its tensors whether a gradient is wanted.
+        shared: for each whether it is another value's memory, too: see Note [Memory that two values share].
+    """
 
     value: Any
     wanted: tuple[bool, ...]
+    shared: tuple[bool, ...] = ()
 
 
 @dataclass
@@ -123,7 +135,31 @@ class _Kept:
 
     packet: Packet
     versions: list[tuple[Tensor, int]]  # of what came in when it did
-    popped: dict[Key, tuple[Tensor | None, bool]] = field(default_factory=dict)
+    popped: dict[Key, tuple[Tensor | None, bool, bool]] = field(default_factory=dict)
+
+
+def _span(x: Tensor) -> tuple[int, int]:
+    """From where to where in its storage a tensor's elements lie, in bytes."""
+    begin = x.storage_offset()
+    end = begin + sum((n - 1) * abs(step) for n, step in zip(x.shape, x.stride())) + 1
+    return begin * x.element_size(), end * x.element_size()
+
+
+def _overlaps(x: Tensor, y: Tensor) -> bool:
+    if x is y:
+        return True
+    if x._storage_ptr() != y._storage_ptr() or not (x.numel() and y.numel()):
+        return False
+    (a, b), (c, d) = _span(x), _span(y)
+    return a < d and c < b
+
+
+def _shared(outgoing: Sequence[Tensor], arrived: Sequence[tuple[Tensor, int]]) -> list[bool]:
+    """For each value that leaves a stage whether its memory is that of another, or of one that was shared when it came."""
+    if len(outgoing) < 2 and not arrived:
+        return [False] * len(outgoing)
+    others = [x for x, _ in arrived]
+    return [any(_overlaps(x, y) for y in (*outgoing[:k], *outgoing[k + 1 :], *others)) for k, x in enumerate(outgoing)]
 
 
 def _alone(dx: Tensor | None) -> Tensor | None:
@@ -149,21 +185,28 @@ class _Ends:
 
 
 class SkipPost(Protocol):
-    """How skip tensors come and go, each with whether its gradient is wanted."""
+    """How skip tensors come and go, each with whether its gradient is wanted, and whether its memory is shared."""
 
-    def send_skip(self, key: Key, micro: int, tensor: Tensor | None, wanted: bool, /) -> None:
+    def send_skip(self, key: Key, micro: int, tensor: Tensor | None, wanted: bool, shared: bool, /) -> None:
         """Sends one to the stage that pops it."""
 
-    def take_skip(self, key: Key, micro: int, /) -> tuple[Tensor | None, bool]:
+    def take_skip(self, key: Key, micro: int, /) -> tuple[Tensor | None, bool, bool]:
         """Waits for the one that this stage pops."""
 
 
 class _Store:
-    """Where skippable layers of one run of a stage stash and pop; see `Stage`."""
+    """Where skippable layers of one run of a stage stash and pop; see `Stage`.
 
-    def __init__(self, stage: Stage, micro: int, graph: _Graph, kept: _Kept | None, again: bool) -> None:
+    Attributes:
+        leaving: what goes to other stages when the run is over.
+        shared: tensors whose memory another value has, too, with their versions.
+    """
+
+    def __init__(self, stage: Stage, micro: int, packet: Packet, graph: _Graph, kept: _Kept | None, again: bool) -> None:
         self.stage, self.micro, self.graph, self.kept, self.again = stage, micro, graph, kept, again
         self.here: dict[Key, Tensor | None] = {}
+        self.leaving: dict[Key, Tensor | None] = {}
+        self.shared = [(x, _C.version_of(x)) for x, shared in zip(_tensors(packet.value), packet.shared) if shared]
 
     def stash(self, namespace: Namespace | None, name: str, tensor: Tensor | None, /) -> None:
         key = (namespace, name)
@@ -173,22 +216,22 @@ class _Store:
             return
         if tensor is not None:
             self.graph.stashed[key] = tensor
-        if not self.again:
-            wanted = tensor is not None and self.stage.wants_grad(tensor, self.kept is not None, self.graph)
-            self.stage.post.send_skip(key, self.micro, None if tensor is None else tensor.detach(), wanted)
+        self.leaving[key] = tensor
 
     def pop(self, namespace: Namespace | None, name: str, /) -> Tensor | None:
         key = (namespace, name)
         here = self.stage.index
         if self.stage.settings.skips.get(key, (here, here))[0] == here:
             return self.here.pop(key)
-        tensor, wanted = self._arrived(key)
+        tensor, wanted, shared = self._arrived(key)
         if tensor is None:
             return None
+        if shared:
+            self.shared.append((tensor, _C.version_of(tensor)))
         leaf = self.graph.popped[key] = _leaf(tensor, wanted)
         return _C.stand_in(leaf) if wanted else leaf  # a layer may work in place
 
-    def _arrived(self, key: Key) -> tuple[Tensor | None, bool]:
+    def _arrived(self, key: Key) -> tuple[Tensor | None, bool, bool]:
         if self.kept and self.again:
             return self.kept.popped[key]
         arrived = self.stage.post.take_skip(key, self.micro)
@@ -197,6 +240,29 @@ class _Store:
             if arrived[0] is not None:
                 self.kept.versions.append((arrived[0], _C.version_of(arrived[0])))
         return arrived
+
+    def send(self, outputs: Sequence[Tensor]) -> tuple[bool, ...]:
+        """Sends the skip tensors to the stages that pop them; returns which outputs share their memory."""
+        stashed = [x for x in self.leaving.values() if x is not None]
+        shared = iter(_shared([*outputs, *stashed], self.shared))
+        of_outputs = tuple(next(shared) for _ in outputs)
+        for key, x in self.leaving.items():
+            if x is None:
+                self.stage.post.send_skip(key, self.micro, None, False, False)
+            else:
+                wanted = self.stage.wants_grad(x, self.kept is not None, self.graph)
+                self.stage.post.send_skip(key, self.micro, x.detach(), wanted, next(shared))
+        return of_outputs
+
+    def check_shared(self, layer: str) -> None:
+        """Refuses what `layer` wrote to: see Note [Memory that two values share]."""
+        if all(_C.version_of(x) == version for x, version in self.shared):
+            return
+        raise _C.AutogradError(
+            f"stage {self.stage.index}, micro-batch {self.micro}: layer '{layer}' works in-place on memory that another value has, too "
+            "(the batch, which requires grad, or a second output or skip tensor of an earlier stage), whose gradient would be wrong; have "
+            "the layer not work in-place, or hand on a clone()"
+        )
 
 
 class Stage:
@@ -258,15 +324,17 @@ class Stage:
         kept = _Kept(packet, [(x, _C.version_of(x)) for x in _tensors(packet.value)]) if checkpointing and self.settings.records else None
         graph = _Graph([_leaf(x, wanted and self.settings.records) for x, wanted in zip(_tensors(packet.value), packet.wanted)])
         with self.settings.entered(records), use_flags(checkpointing=checkpointing):
-            output = self._run(packet.value, micro, graph, _Store(self, micro, graph, kept, again=False))
+            store = _Store(self, micro, packet, graph, kept, again=False)
+            output = self._run(packet.value, micro, graph, store)
         outputs = list(_tensors(output))
+        shared = store.send(outputs)
         wanted = tuple(self.wants_grad(y, kept is not None, graph) for y in outputs)
         if kept is not None:
             self._kept[micro] = kept
         elif records:
             graph.outputs = outputs
             self._graphs[micro] = graph
-        return Packet(_with(output, iter([y.detach() for y in outputs])), wanted)
+        return Packet(_with(output, iter([y.detach() for y in outputs])), wanted, shared)
 
     def recompute(self, micro: int) -> None:
         """Makes the graph of a micro-batch whose forward was checkpointed."""
@@ -276,7 +344,7 @@ class Stage:
         self._check_versions(kept, micro)
         graph = _Graph([_leaf(x, wanted) for x, wanted in zip(_tensors(kept.packet.value), kept.packet.wanted)])
         with self.settings.entered(records=True), use_flags(recomputing=True):
-            output = self._run(kept.packet.value, micro, graph, _Store(self, micro, graph, kept, again=True))
+            output = self._run(kept.packet.value, micro, graph, _Store(self, micro, kept.packet, graph, kept, again=True))
         graph.outputs = list(_tensors(output))
         self._graphs[micro] = graph
 
@@ -299,6 +367,8 @@ class Stage:
                 for at, (name, layer) in enumerate(self.layers, self.first):  # noqa: B007 (errors name it)
                     generator.manual_seed(self.settings.seed_of(at, micro))
                     value = layer(value)
+                    if store.shared:
+                        store.check_shared(name)
                     self.drew = self.drew or _C.draws_of(generator) > 0
             except Cancelled:
                 raise

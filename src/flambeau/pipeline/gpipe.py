@@ -59,7 +59,8 @@ def schedule_of(name: str, ranks: int, micro_batches: int, chunks: int, checkpoi
 def packets_of(batch: Any, pieces: Sequence[Any]) -> list[Packet]:
     """Micro-batches as the first stage takes them."""
     wanted = tuple(bool(x.requires_grad) for x in _tensors(batch))
-    return [Packet(_with(piece, iter([x.detach() for x in _tensors(piece)])), wanted) for piece in pieces]
+    shared = wanted if _C.is_grad_enabled() else ()  # it is the caller's memory, too
+    return [Packet(_with(piece, iter([x.detach() for x in _tensors(piece)])), wanted, shared) for piece in pieces]
 
 
 @contextmanager
