@@ -10,6 +10,7 @@ from support.pipelines import Call, assert_close, mlp, modes
 
 import flambeau as fl
 from flambeau import nn
+from flambeau.pipeline import Pipeline
 from flambeau.pipeline.gpipe import GPipe
 from flambeau.pipeline.skip import skippable
 
@@ -120,6 +121,48 @@ def test_casting_is_allowed(cast):
     model = mlp()
     assert isinstance(cast(GPipe(model, [2, 2])), GPipe)
     assert model[0].weight.dtype == fl.float16
+
+
+# ---- only the layers are called, so what stands around them is refused
+
+
+class AddsAtTheEnd(nn.Sequential):
+    def forward(self, x):
+        return super().forward(x) + 100
+
+
+def hooked():
+    model = mlp()
+    model.register_forward_hook(lambda module, inputs, output: output + 100)
+    return model
+
+
+def pipelines(module):
+    return [lambda: GPipe(module, [2, 2]), lambda: Pipeline(module, 2, micro_batches=2)]
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["GPipe", "Pipeline"])
+def test_what_a_sequential_does_besides_calling_its_layers_is_refused(which):
+    with pytest.raises(TypeError, match="module is a AddsAtTheEnd with a forward of its own.*Pipeline"):
+        pipelines(AddsAtTheEnd(*mlp()))[which]()
+    with pytest.raises(ValueError, match="module has hooks.*register them on its layers, or on the pipeline"):
+        pipelines(hooked())[which]()
+
+
+def test_what_a_sequential_begins_to_do_later_is_refused():
+    pipe, x = GPipe(mlp(), [2, 2]), fl.ones(2, 6)
+    handle = pipe.partitions[1].register_forward_hook(lambda module, inputs, output: output + 100)
+    with pytest.raises(ValueError, match=r"partitions\[1\] has hooks"):
+        pipe(x)
+    handle.remove()
+    assert pipe(x).shape == (2, 6)
+    pipe.partitions[0] = AddsAtTheEnd(*pipe.partitions[0])
+    with pytest.raises(TypeError, match=r"partitions\[0\] is a AddsAtTheEnd with a forward"):
+        pipe(x)
+    step = Pipeline(mlp(), 2, micro_batches=2)
+    step.module.register_forward_pre_hook(lambda module, inputs: None)
+    with pytest.raises(ValueError, match="Pipeline: module has hooks"):
+        step(x)
 
 
 # ---- micro-batches, values

@@ -20,7 +20,7 @@ from flambeau.pipeline._executor import Run, check_ops, draw, seed_here
 from flambeau.pipeline._lower import MODES
 from flambeau.pipeline._microbatch import gather, scatter
 from flambeau.pipeline._stage import Grads, Settings
-from flambeau.pipeline.gpipe import committing, packets_of, partitions_of, schedule_of
+from flambeau.pipeline.gpipe import committing, packets_of, partitions_of, schedule_of, verify_row
 from flambeau.pipeline.schedule import Schedule
 from flambeau.pipeline.simulate import Timeline, happened
 from flambeau.pipeline.skip import layout
@@ -194,6 +194,7 @@ class Pipeline(Module):
         return total
 
     def _layers(self) -> list[list[tuple[str, Module]]]:
+        verify_row(self.module, "Pipeline: module")
         children = iter(self.module.named_children())
         return [[next(children) for _ in range(n)] for n in self.balance]
 
@@ -262,6 +263,7 @@ def _sequential(module: Any) -> Sequential:
         )
     if len(list(module.named_children())) != len(module):
         raise ValueError("Pipeline: a layer is in the module twice; expected each once")
+    verify_row(module, "Pipeline: module")
     return module
 
 

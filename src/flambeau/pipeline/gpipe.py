@@ -25,6 +25,7 @@ from flambeau.autograd import Function
 from flambeau.nn import Module, ModuleList, Sequential
 from flambeau.nn._changes import parse_to
 from flambeau.nn._errors import kind_of
+from flambeau.pipeline._cut import Split
 from flambeau.pipeline._executor import Run, draw, seed_here
 from flambeau.pipeline._lower import MODES
 from flambeau.pipeline._microbatch import check, gather, scatter
@@ -80,12 +81,28 @@ def committing(model: Module) -> Iterator[None]:
 # ------------------------------------------------------------------------------------------------------------------------------ checks
 
 
+def verify_row(module: Any, what: str) -> None:
+    """Checks that a Sequential is no more than its layers one after the other: a pipeline calls these and nothing around them.
+
+    Raises:
+        TypeError: it has a forward of its own.
+        ValueError: it has hooks.
+    """
+    if "forward" in vars(module) or type(module).forward not in (Sequential.forward, Split.forward):
+        raise TypeError(
+            f"{what} is a {type(module).__name__} with a forward of its own, but a pipeline calls its layers one after the other; "
+            "expected an nn.Sequential, or flambeau.pipeline.Pipeline(module, ..., sample=), which cuts modules of any kind"
+        )
+    if module._fl_has_hooks():
+        raise ValueError(f"{what} has hooks, but a pipeline calls its layers and not it; register them on its layers, or on the pipeline")
+
+
 def verify_module(module: Any) -> None:
     """Checks that a model can be cut: a Sequential whose children are different and share no parameters.
 
     Raises:
-        TypeError: it is no Sequential.
-        ValueError: a child or a parameter is in it twice.
+        TypeError: it is no Sequential, or one with a forward of its own.
+        ValueError: a child or a parameter is in it twice, or it has hooks.
     """
     if not isinstance(module, Sequential):
         raise TypeError(
@@ -96,6 +113,7 @@ def verify_module(module: Any) -> None:
     of_children = [len(list(child.parameters())) for child in module.children()]
     if len(list(module.parameters())) != sum(of_children):
         raise ValueError("module with duplicate parameters in distinct children is not supported")
+    verify_row(module, "module")
 
 
 def verify_balance(module: Sequential, balance: Sequence[int]) -> None:
@@ -268,6 +286,8 @@ class GPipe(Module):
         _check_options(self.chunks, self.checkpoint)
         if not self.balance:
             return input
+        for j, part in enumerate(self.partitions):
+            verify_row(part, f"partitions[{j}]")
         packets = packets_of(input, scatter(input, self.chunks, "chunk"))
         mode = self.checkpoint if self.training else "never"
         wanted = any(packets[0].wanted) or any(p.requires_grad for p in self.parameters())
