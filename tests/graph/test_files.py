@@ -80,6 +80,19 @@ def test_a_graph_with_faults_is_not_saved(path):
     assert not os.listdir(path.parent)
 
 
+def test_a_graph_is_not_its_file(path):
+    """Who writes to the file, or cuts it short, changes no graph that was read from it."""
+    m = Maker()
+    c, out = m.constant(fl.arange(4096)), m.buffer("output", (4096,), "int64")
+    m.node("abs", Ref(c), outs=[out])
+    loaded = again(m.graph([out]).validate(), path)
+    with open(path, "r+b") as file:
+        file.seek(-4096 * 4, os.SEEK_END)
+        file.write(bytes(4096 * 4))
+        file.truncate(100)
+    assert loaded.run()[0].equal(fl.arange(4096))
+
+
 def test_an_interrupted_save_leaves_the_old_file(path, monkeypatch):
     example().save(path)
     before = path.read_bytes()

@@ -316,6 +316,12 @@ def test_what_is_no_regular_file_is_written_to_and_stays(path):
         os.close(reader)
 
 
+@pytest.mark.parametrize("load", [fl.load, fl.graph.Graph.load, fl.serialization.safe_open], ids=["load", "Graph.load", "safe_open"])
+def test_a_device_is_not_read_to_its_end(load):
+    with pytest.raises(fl.serialization.FileFormatError, match="load: /dev/zero is a device, whose bytes may have no end"):
+        load("/dev/zero")
+
+
 @pytest.mark.parametrize("obj, place", [({"a": [fl.empty(2, device="meta")]}, r"a\[0\]"), (fl.empty(2, device="meta"), "the object")])
 def test_meta_tensors_are_named_by_place(obj, place, path):
     with pytest.raises(RuntimeError, match=f"save: {place} is on the meta device"):

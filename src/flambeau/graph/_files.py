@@ -9,7 +9,8 @@
     arg      {"v": value}, {"D": dtype}, {"f": "nan"}, {"G": "default"} (a draw), a list (a tuple); numbers, text, null
 
 What is read is checked in this order: the container against the file's size, the form of the JSON, then the graph as a whole
-(`_check.py`). No size is believed before, and nothing is allocated by one: constants are the file's bytes, mapped into memory.
+(`_check.py`). No size is believed before it was compared with the file's. Constants are read into memory of their own: a mapping would let
+whoever writes to the file change a graph, or end the process by cutting it short.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def writer(graph: Structure) -> Callable[[Any], None]:
 def read(path: str, cls: type[S], trusted: bool = False) -> S:
     """A graph from a file, checked."""
     try:
-        with Source.open(path, mmap=True) as source:
+        with Source.open(path, mmap=False) as source:
             entries, metadata, start = read_header(source)
             if metadata.get(FORMAT) != VERSION or STRUCTURE not in metadata:
                 found = short(metadata.get(FORMAT))
@@ -114,7 +115,8 @@ def read(path: str, cls: type[S], trusted: bool = False) -> S:
             _refuse_parts(graph)
         return graph
     except (FileFormatError, GraphError) as error:
-        raise FileFormatError(f"load: {path} {error}") from None
+        what = str(error)
+        raise FileFormatError(what if what.startswith("load: ") else f"load: {path} {what}") from None
 
 
 def _refuse_parts(graph: Structure) -> None:

@@ -46,6 +46,8 @@ class Source:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):  # a pipe has no places
             with file:
+                if stat.S_ISCHR(status.st_mode):
+                    raise FileFormatError(f"load: {path} is a device, whose bytes may have no end; expected a file or a pipe")
                 raw = file.read()
             return cls(path, len(raw), raw=raw)
         if mmap and status.st_size:
