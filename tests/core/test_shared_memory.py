@@ -15,7 +15,7 @@ import pytest
 import flambeau as fl
 import flambeau.multiprocessing as mp
 from flambeau import nn
-from flambeau.multiprocessing import _sharing
+from flambeau.multiprocessing import _channel, _sharing
 
 METHODS = [m for m in ("fork", "spawn", "forkserver") if m in mp.get_all_start_methods()]
 
@@ -93,6 +93,20 @@ def test_every_type(dtype):
 def test_one_and_no_elements(shape):
     x = fl.zeros(shape).share_memory_()
     assert x.is_shared() and x.shape == shape and x.sum().item() == 0
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0, 3)], ids=str)
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "complex128"])
+def test_what_has_no_elements_can_be_sent(shape, dtype):
+    x = fl.zeros(shape, dtype=getattr(fl, dtype)).share_memory_()
+    for pack, unpack in ((_sharing.ForkingPickler.dumps, pickle.loads), (_channel.pack, _unpacked)):
+        y = unpack(pack(x))
+        assert y.shape == shape and y.dtype is x.dtype and y.is_shared()
+
+
+def _unpacked(packed):
+    fds = [os.dup(segment.fd) for segment in packed.memory]
+    return _channel.Parcel(packed.data.getbuffer()[_channel._HEAD.size :], fds).open()
 
 
 def test_autograd_goes_on():
@@ -193,6 +207,12 @@ def test_a_module_is_shared_with_its_buffers_and_stays_trainable():
 def test_what_has_a_history_is_not_sent():
     with pytest.raises(fl.AutogradError, match=r"a tensor \[2\] with a history can not be sent .* send .detach\(\)"):
         _sharing.ForkingPickler.dumps(fl.ones(2, requires_grad=True) * 3)
+
+
+def test_a_way_of_sharing_that_is_not_there_is_refused():
+    with pytest.raises(AssertionError, match="set_sharing_strategy: 'none'; expected 'file_descriptor' or 'file_system'") as caught:
+        mp.set_sharing_strategy("none")
+    assert isinstance(caught.value, ValueError)
 
 
 def test_files_and_pickles_hold_values():

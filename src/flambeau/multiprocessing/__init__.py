@@ -16,6 +16,7 @@ from __future__ import annotations
 import multiprocessing as _multiprocessing
 from multiprocessing import *  # noqa: F403
 
+from flambeau._errors import AssertedValueError
 from flambeau.multiprocessing import _sharing
 from flambeau.multiprocessing._contexts import JoinableQueue, Pool, Queue, get_context  # type: ignore[assignment]
 from flambeau.multiprocessing._spawn import (
@@ -49,7 +50,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
     """Takes "file_descriptor", and "file_system" with the same effect: nothing is left in the file system either way.
 
     Raises:
-        ValueError: PyTorch has no such way.
+        AssertedValueError: PyTorch has no such way.
     """
     if new_strategy not in ("file_descriptor", "file_system"):
-        raise ValueError(f"set_sharing_strategy: {new_strategy!r}; expected 'file_descriptor' or 'file_system'")
+        raise AssertedValueError(f"set_sharing_strategy: {new_strategy!r}; expected 'file_descriptor' or 'file_system'")

@@ -26,7 +26,7 @@ from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
 from flambeau import _C
-from flambeau._C import SharedMemory, Tensor
+from flambeau._C import SharedMemory, Tensor, ops
 from flambeau._from_data import frombuffer
 from flambeau._memory_format import strided
 
@@ -177,7 +177,11 @@ def _rebuild(
         segment = _known[key] = SharedMemory(fd, size)
     else:
         os.close(fd)
-    x = frombuffer(segment, dtype=dtype, count=size // dtype.itemsize).as_strided(shape, stride, offset)
+    if size >= dtype.itemsize:
+        x = frombuffer(segment, dtype=dtype, count=size // dtype.itemsize).as_strided(shape, stride, offset)
+    else:  # memory has a byte at least, a storage may have none
+        x = ops.empty(0, dtype=dtype).as_strided(shape, stride, offset)
+        _C.move_to_buffer(x, segment)
     for name, value in attributes.items():
         setattr(x, name, value)
     return x.requires_grad_() if requires_grad else x
