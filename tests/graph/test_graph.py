@@ -303,6 +303,12 @@ def test_text_in_pictures_is_escaped(tmp_path):
     assert '\\"b\\"' in graph.dot()
 
 
+def test_characters_that_pictures_do_not_take(tmp_path):
+    graph = with_buffer(0, name="a\0b\x1b\ud800c")
+    assert any(text.text == "a\ufffdb\ufffd\ufffdc" for text in picture(graph, tmp_path).iter(f"{SVG}text"))
+    assert "a\ufffdb" in graph.dot() and "\0" not in graph.dot()
+
+
 def test_pictures_of_odd_graphs(tmp_path):
     empty = Graph((), (), (), (), (), {})
     assert picture(empty, tmp_path) is not None and empty.dot() == 'digraph {\n  node [fontname="monospace", fontsize=10, style=filled];\n}\n'

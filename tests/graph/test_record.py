@@ -322,6 +322,16 @@ def test_the_meta_device():
         record(lambda: fl.ones(3, device="meta") + 1)
 
 
+def test_a_default_device_is_not_the_graphs(tmp_path):
+    """A region on meta is about what a program makes, and not about constants and memory of graphs."""
+    x, steps = fl.ones(3), fl.arange(3)
+    with fl.device("meta"):
+        g = record(lambda x: (x * steps, fl.rand_like(x).fill_(2)), x)
+        g.save(tmp_path / "g")
+        for graph in (g, Graph.load(tmp_path / "g")):
+            assert [y.tolist() for y in graph.run(x)] == [[0, 1, 2], [2, 2, 2]]
+
+
 def test_threads_that_make_tuples_meanwhile():
     """A tuple that is being made may have no other owner: CPython raises SystemError there."""
     net, x, found, done = nn.Linear(3, 3), fl.ones(2, 3), [], threading.Event()

@@ -605,3 +605,19 @@ def test_a_text_of_numpy_is_a_text():
     fl.save(np.str_("name"), file, format="pt")
     file.seek(0)
     assert type(fl.load(file)) is str
+
+
+@pytest.mark.parametrize("form", [None, "pt", "npz", "npy"], ids=str)
+@pytest.mark.parametrize("how", [{}, {"mmap": False}, io.BytesIO], ids=["mapped", "read", "in memory"])
+def test_a_region_on_meta_is_not_about_what_a_file_holds(form, how, path):
+    """A model without bytes is made there, and its weights loaded."""
+    x = fl.arange(3)
+    if form in ("npz", "npy"):
+        with open(path, "wb") as file:
+            np.savez_compressed(file, x=x.numpy()) if form == "npz" else np.save(file, x.numpy())
+    else:
+        fl.save({"x": x, "none": fl.zeros(0)}, path, **({"format": form} if form else {}))
+    with fl.device("meta"):
+        loaded = fl.load(io.BytesIO(path.read_bytes())) if how is io.BytesIO else fl.load(path, **how)
+    loaded = loaded if form == "npy" else loaded["x"]
+    assert loaded.device.type == "cpu" and loaded.equal(x)

@@ -7,8 +7,9 @@ constants are named in the boxes that read them.
 
 from __future__ import annotations
 
+import html
+import re
 from dataclasses import dataclass, field
-from html import escape
 
 from flambeau.graph._layout import lay_out
 from flambeau.graph._memory import size_text
@@ -19,6 +20,7 @@ from flambeau.graph._text import type_of
 _FONT = 12.0
 _WIDE = 0.61 * _FONT  # of a letter
 _LINE = 16.0
+_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # neither XML nor Graphviz takes these
 
 
 @dataclass(slots=True)
@@ -71,6 +73,14 @@ def picture_of(graph: Structure) -> Picture:
             picture.edges.setdefault((writer[buffer], len(picture.boxes)), buffer)
         picture.boxes.append(Box([f"output {position}", type_of(graph.values[value])], [buffer], _about(graph, buffer), "output"))
     return picture
+
+
+def _shown(text: str) -> str:
+    return _UNSHOWN.sub("\ufffd", text)
+
+
+def escape(text: str) -> str:
+    return html.escape(_shown(text))
 
 
 def _name(graph: Structure, buffer: int) -> str:
@@ -192,7 +202,7 @@ def dot(graph: Structure, plan: Plan) -> str:
     picture, colours = picture_of(graph), Colours(graph, plan)
 
     def quoted(text: str) -> str:
-        return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+        return '"' + _shown(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
     def hsv(colour: str) -> str:  # Graphviz knows #rrggbb alone of what CSS knows
         if not colour.startswith("hsl"):

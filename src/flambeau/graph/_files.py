@@ -85,13 +85,13 @@ def structure_text(graph: Structure, names: bool = True) -> str:
 
 def bytes_of(constant: Any) -> bytes:
     """A constant's elements, row-major."""
-    value = as_tensor(constant).detach().contiguous()
+    value = as_tensor(constant, device="cpu").detach().contiguous()
     return value.reshape(-1).view(_C.uint8).numpy().tobytes() if value.numel() else b""
 
 
 def writer(graph: Structure) -> Callable[[Any], None]:
     """What writes the file."""
-    tensors = {f"constant.{index}": as_tensor(value) for index, value in graph.constants.items()}
+    tensors = {f"constant.{index}": as_tensor(value, device="cpu") for index, value in graph.constants.items()}
     return container_of(tensors, {FORMAT: VERSION, STRUCTURE: structure_text(graph)})
 
 

@@ -166,7 +166,7 @@ class _Mark:
     """What a recording begins with."""
 
     def __init__(self) -> None:
-        self.tensor = _C.ops.empty((0,), dtype=_C.float32)
+        self.tensor = _C.ops.empty((0,), dtype=_C.float32, device="cpu")
         self.storage = self.tensor._storage_ptr()
         self.tensor.clone()
 

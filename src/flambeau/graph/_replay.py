@@ -85,7 +85,7 @@ def run(graph: Structure, inputs: Sequence[Tensor]) -> list[Tensor]:
     kept = graph._kept.get("parameters", ())
     if kept and len(inputs) == len(graph.inputs) - len(kept):
         inputs = (*inputs, *kept)
-    with no_grad(), autocast("cpu", enabled=False), lazy():
+    with no_grad(), autocast("cpu", enabled=False), _C.held(_C.set_new_device, None), lazy():
         return _Replay(graph, inputs, "run").run()
 
 
@@ -101,7 +101,7 @@ class Placed:
         self.given: dict[int, list[tuple[int, int]]] = {}  # by buffer: the bytes that inputs span
         self._take(inputs)
         for index, constant in graph.constants.items():
-            flat = self.constant(index, as_tensor(constant).detach()).contiguous().reshape(-1)
+            flat = self.constant(index, as_tensor(constant, device="cpu").detach()).contiguous().reshape(-1)
             start = flat.storage_offset() * flat.element_size()
             self.memory[index] = (flat.view(_C.uint8), start) if flat.numel() else (flat.to(_C.uint8), 0)
 

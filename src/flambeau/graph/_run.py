@@ -51,7 +51,7 @@ def execute(
     """
     if plan is not None and plan.graph is not graph:
         raise GraphError("execute: the plan is of another graph")
-    with no_grad():
+    with no_grad(), _C.held(_C.set_new_device, None):
         return _Run(graph, inputs, plan, poison).run(run_node)
 
 

@@ -129,10 +129,10 @@ class Source:
         """
         self._check(at, n, what)
         if n == 0:
-            return ops.empty(0, dtype=_C.uint8)
+            return ops.empty(0, dtype=_C.uint8, device="cpu")
         if self._mapped is not None and at % item == 0:
             return self._view(at, n)
-        out = ops.empty(n, dtype=_C.uint8)
+        out = ops.empty(n, dtype=_C.uint8, device="cpu")
         into = memoryview(out).cast("B")
         if self._mapped is not None:
             into[:] = memoryview(self._mapped)[at : at + n]

@@ -212,7 +212,7 @@ class Archive:
             crc = entry.crc or None if n == entry.size else None  # 0: what was left empty, or an archive without checksums
             return self.source.tensor(entry.at + begin, n, repr(name), item, crc)
         raw = memoryview(self.read(name))[begin : begin + n]
-        out = _C.ops.empty(n, dtype=_C.uint8)
+        out = _C.ops.empty(n, dtype=_C.uint8, device="cpu")
         if n:
             memoryview(out).cast("B")[:] = raw
         return out
