@@ -37,7 +37,6 @@ get_workers = _C.engine.get_workers
 set_workers = _C.engine.set_workers
 stats = _C.engine.stats
 pending = _C.engine.pending
-set_watchdog = _C.engine.set_watchdog
 random_var = _C.engine.random_var
 
 __all__ = [
@@ -63,8 +62,30 @@ __all__ = [
     "wait_to_write",
 ]
 
+_watched = False
+_end_seconds = 10.0
+
+
+def set_watchdog(seconds: float) -> None:
+    """Prints what is pending, and what that waits for, when no op has ended for so long. 0: never.
+
+    Raises:
+        ValueError: seconds below 0, or beyond 1e6.
+    """
+    global _watched
+    _C.engine.set_watchdog(seconds)
+    _watched = seconds > 0
+
+
+def _end() -> None:
+    # The end waits for ops; without a word a program that is over would hang for no reason that anybody sees.
+    if not _watched and _C.engine.stats()["pending"]:
+        _C.engine.set_watchdog(_end_seconds)
+    _C.engine.shut_down()
+
+
 # Threads of the engine's may not outlive the interpreter.
-atexit.register(_C.engine.shut_down)
+atexit.register(_end)
 
 
 class set_engine:

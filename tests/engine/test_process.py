@@ -187,6 +187,18 @@ def test_ctrl_c_at_the_end_names_what_is_pending():
     assert "KeyboardInterrupt" in err
 
 
+def test_the_end_names_what_it_waits_for():
+    process = start("""
+        kept, engine._end_seconds = [], 0.05
+        engine.push_async(kept.append, writes=[Var("x")], name="never")
+    """)
+    try:
+        assert "no op has ended for 0.05 s, 1 pending" in process.stderr.readline()
+        assert "op 'never'" in process.stderr.readline()
+    finally:
+        process.kill()
+
+
 def test_the_watchdog_names_what_hangs():
     process = start("""
         x, y = Var("x"), Var("y")
