@@ -137,6 +137,13 @@ void copy_short_rows(void* dst, int64_t d_down, const void* src, int64_t s_down,
   }
 }
 
+// Short rows whose elements lie in reverse order, or two apart: calling a loop for each would take longer than it does.
+template <class U, int64_t kStep>
+void copy_spread_rows(U* out, int64_t d_down, const U* in, int64_t s_down, int64_t rows, int64_t n) {
+  for (; rows > 0; --rows, out += d_down, in += s_down)
+    for (int64_t j = 0; j < n; ++j) out[j] = in[j * kStep];
+}
+
 }  // namespace
 
 void convert_elements(void* dst, DType to, const void* src, DType from, int64_t n) {
@@ -245,7 +252,8 @@ void copy_elements(const Tensor& dst, const Tensor& src) {
       return;
     }
     // Rows of one operand, with the other's offset kept by a second odometer. Short rows that lie together on both sides go many at a time.
-    const bool short_rows = last > 0 && d_across == 1 && s_across == 1 && axes.sizes[last] * to_item <= kShortRowBytes;
+    const bool spread = to_item >= 4 && (s_across == -1 || s_across == 2);  // bytes are shuffled by instructions that not every processor has
+    const bool short_rows = last > 0 && d_across == 1 && (s_across == 1 || spread) && axes.sizes[last] * to_item <= kShortRowBytes;
     parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
       const int64_t row = axes.inner();
       const int d_axes = axes.sizes.size();
@@ -272,7 +280,9 @@ void copy_elements(const Tensor& dst, const Tensor& src) {
         if (short_rows && m == row) {
           const int64_t rows = std::min(axes.sizes[last - 1] - at[last - 1], (end - i) / row);
           const int64_t d_down = strides[0][last - 1], s_down = strides[1][last - 1];
-          copy_short_rows(out, d_down * to_item, in, s_down * to_item, rows, row * to_item);
+          if (s_across == 1) copy_short_rows(out, d_down * to_item, in, s_down * to_item, rows, row * to_item);
+          else if (s_across == 2) copy_spread_rows<U, 2>(out, d_down, in, s_down, rows, row);
+          else copy_spread_rows<U, -1>(out, d_down, in, s_down, rows, row);
           i += rows * row;
           at[last - 1] += rows;
           d_offset += rows * d_down;
