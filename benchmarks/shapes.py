@@ -2,8 +2,8 @@
 
     python benchmarks/shapes.py [--torch PYTHON] [--rounds 3] [--threads 2] [--programs encoder,conv1d] [--markdown]
 
-Each library has a process of its own per round, in turn. It goes through 60 sizes twice: "new" is a call's mean time the first time, when kernels have
-to be chosen or made for the size, "seen" the second time. Numbers are medians over the rounds.
+Each library has a process of its own per round, in turn. It goes through 60 sizes twice: "new" is a call's mean time the first time,
+when kernels have to be chosen or made for the size, "seen" the second time. Numbers are medians over the rounds.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def conv1d(tl: Any) -> Program:
 def strided_conv1d(tl: Any) -> Program:
     """A training step of two convolutions with a stride of 2, of signals of 40 n elements."""
     nn = tl.nn
-    return _trained(tl, nn.Sequential(nn.Conv1d(1, 32, 9, stride=2), nn.GELU(), nn.Conv1d(32, 64, 5, stride=2, groups=2)), lambda n: tl.randn(2, 1, 40 * n))
+    model = nn.Sequential(nn.Conv1d(1, 32, 9, stride=2), nn.GELU(), nn.Conv1d(32, 64, 5, stride=2, groups=2))
+    return _trained(tl, model, lambda n: tl.randn(2, 1, 40 * n))
 
 
 def conv2d(tl: Any) -> Program:
@@ -100,7 +101,9 @@ def child(library: str, name: str, threads: int) -> None:
 
 
 def measured(python: str, library: str, name: str, threads: int) -> list[float]:
-    done = subprocess.run([python, __file__, "--child", library, name, str(threads)], stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, "PYTHONWARNINGS": "ignore"})
+    command = [python, __file__, "--child", library, name, str(threads)]
+    quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=quiet)
     found: list[float] = json.loads(done.stdout)
     return found
 
@@ -123,7 +126,8 @@ def main() -> None:
         for _ in range(given.rounds):
             for library, python in sides:
                 times[library].append(measured(python, library, name, given.threads))
-        cells = [f"{statistics.median(t[k] for t in times[library]):.2f} ({min(t[k] for t in times[library]):.2f}..{max(t[k] for t in times[library]):.2f})" for library, _ in sides for k in (0, 1)]
+        columns = [[t[k] for t in times[library]] for library, _ in sides for k in (0, 1)]
+        cells = [f"{statistics.median(column):.2f} ({min(column):.2f}..{max(column):.2f})" for column in columns]
         print(f"| {name} | {' | '.join(cells)} |" if given.markdown else f"{name:16s} {'   '.join(cells)}", flush=True)
 
 

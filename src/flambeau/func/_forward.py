@@ -13,7 +13,14 @@ from flambeau._errors import RefusedTypeError
 from flambeau._info import a_function
 from flambeau.func._dual import DualLevel
 from flambeau.func._levels import dtype_of, opened, shape_of
-from flambeau.func._pullback import differentiating, plain_stands, pullback, recording, running_batches, stand_in
+from flambeau.func._pullback import (
+    differentiating,
+    plain_stands,
+    pullback,
+    recording,
+    running_batches,
+    stand_in,
+)
 from flambeau.func._reverse import (
     Argnums,
     Inputs,
