@@ -310,6 +310,36 @@ def test_a_generator_that_is_seeded():
         record(f, fl.ones(3))
 
 
+def test_a_generator_of_the_functions_own():
+    own = fl.Generator()
+    with pytest.raises(GraphError, match="record: the function draws from a generator of its own"):
+        record(lambda x: x + fl.rand(3, generator=own) + fl.rand(3), fl.ones(3))
+    assert [node.op for node in record(lambda x: x + fl.rand(3, generator=fl.default_generator), fl.ones(3)).nodes][-1] == "add"
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointed_parts(reentrant):
+    """Without draws they are recorded as they run; the draws of a second run are those of the first, which a graph does not know of."""
+    layer, x = nn.Linear(3, 3), fl.rand(2, 3).requires_grad_()
+
+    def gradient(part):
+        def f(x):
+            y = fl.utils.checkpoint.checkpoint(part, x, use_reentrant=reentrant)
+            y.sum().backward()
+            return layer.weight.grad
+
+        return f
+
+    plain = gradient(lambda x: layer(x).tanh())
+    expected = plain(x).clone()
+    layer.weight.grad = layer.bias.grad = x.grad = None
+    g = record(plain, x)
+    layer.weight.grad = layer.bias.grad = x.grad = None
+    assert bits(g.run(x)[0]) == bits(expected)
+    with pytest.raises(GraphError, match="record: a checkpointed part draws random numbers"):
+        record(gradient(lambda x: F.dropout(layer(x), 0.5)), x)
+
+
 def test_what_is_there_without_elements():
     g = record(lambda x: x.expand(2, 0).clone(), fl.ones(1, 0))
     assert g.run(fl.ones(1, 0))[0].shape == (2, 0)

@@ -11,6 +11,7 @@ Buffers are told apart by their storages. A tensor does not know that it is a mo
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
 import itertools
@@ -22,9 +23,9 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from flambeau import _C
+from flambeau import _C, _replay
 from flambeau._C import Tensor
-from flambeau._replay import checks_later
+from flambeau._redraw import Redrawn
 from flambeau.autograd.modes import no_grad
 from flambeau.compiler import lazy
 from flambeau.graph._graph import Graph
@@ -64,8 +65,8 @@ def record(function: Callable[..., Any], *inputs: Any) -> Graph:
     computed. A graph has one path: the branch of an `if` that was taken, a loop as often as it ran.
 
     Raises:
-        GraphError: the function reads a value (`item`, `bool`, `numpy`), uses memory that is shared with NumPy, or writes to what
-            it made with `zeros` or `tensor`.
+        GraphError: the function reads a value (`item`, `bool`, `numpy`), also one of an input, uses memory that is shared with NumPy,
+            writes to what it made with `zeros` or `tensor`, or draws from a generator of its own.
 
     >>> import flambeau as fl
     >>> from flambeau import graph
@@ -80,11 +81,13 @@ def record(function: Callable[..., Any], *inputs: Any) -> Graph:
     _C.graph.settle()
     effects: Graph | None = None
     wanted: list[Tensor] = []
-    with lazy(), checks_later(), as_nodes():
+    noted = contextlib.nullcontext(_replay.noted()) if _replay.is_noting() else _replay.noting()
+    with lazy(), _replay.checks_later(), as_nodes(), noted as again:
         before = _C.graph.interruption()  # of a region around this one
+        place = _replay.generator_place()
         mark = _Mark()
+        _refuse_meta("input", arguments)
         for position, x in enumerate(arguments):
-            _refuse_meta(x, f"input {position}")
             with no_grad():
                 x.clone()
             if not mark.stands():
@@ -92,8 +95,8 @@ def record(function: Callable[..., Any], *inputs: Any) -> Graph:
         with _Watch(mark) as watch:
             outputs = list(_tensors(function(*inputs)))
         _refuse_reads(mark, watch.line, None if before else _C.graph.interruption())
-        for position, y in enumerate(outputs):
-            _refuse_meta(y, f"output {position}")
+        _refuse_meta("output", outputs)
+        _refuse_draws(place, again)
         given, held = [Held(name, x, True) for name, x in zip(names, arguments)], list(_held(function))
         graph = _Maker(_C.graph.recorded(), given, outputs, held).graph()
         del outputs  # what nobody holds any more is not computed
@@ -142,9 +145,10 @@ def _tensors(result: Any) -> Iterator[Tensor]:
         raise TypeError(f"record: the function returned a {type(result).__name__}; expected tensors, or tuples, lists and dicts of them")
 
 
-def _refuse_meta(x: Tensor, what: str) -> None:
-    if x.device.type == "meta":
-        raise GraphError(f"record: {what} is on meta, where nothing is computed and so nothing is recorded; expected cpu")
+def _refuse_meta(what: str, tensors: Sequence[Tensor]) -> None:
+    for position, x in enumerate(tensors):
+        if x.device.type == "meta":
+            raise GraphError(f"record: {what} {position} is on meta, where nothing is computed and so nothing is recorded; expected cpu")
 
 
 _AT = re.compile(r"(.*?):(\d+), in (\S+)", re.DOTALL)
@@ -160,6 +164,15 @@ def _refuse_reads(mark: _Mark, line: str | None, interruption: tuple[str, str] |
     if mark.stands() and what != "a value was read":
         raise GraphError(f"record: {line or 'the function'}: {what}: a graph can not do that")
     raise GraphError(f"record: {line or 'the function'} reads a value, or uses memory that is shared with NumPy: a graph can not do that")
+
+
+def _refuse_draws(place: tuple[int, int], again: _replay.Noted) -> None:
+    """Refuses draws that would not be the function's when all of a graph's come from the default generator, in order."""
+    if any(isinstance(what, Redrawn) for what in again):
+        raise GraphError("record: a checkpointed part draws random numbers; its second run draws them again, and a graph can not do that")
+    drawn = sum(("draw",) in node[1] for node in _C.graph.recorded()["nodes"])
+    if drawn != _replay.generator_place()[1] - place[1]:
+        raise GraphError("record: the function draws from a generator of its own, a graph from the default one; pass what it draws")
 
 
 class _Mark:
