@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
+from types import SimpleNamespace
 
 import pytest
 
 import flambeau.multiprocessing as mp
+from flambeau.multiprocessing import _spawn
 
 METHODS = [m for m in ("fork", "spawn", "forkserver") if m in mp.get_all_start_methods()]
 
@@ -104,3 +107,15 @@ def test_exceptions_by_the_names_of_pytorch():
     ended = mp.ProcessExitedException("text", error_index=1, error_pid=7, exit_code=-9, signal_name="SIGKILL")
     for error in (raised, ended, *pickle.loads(pickle.dumps((raised, ended)))):
         assert (error.msg, error.error_index, error.error_pid, error.pid) == ("text", 1, 7, 7)
+
+
+def test_who_was_left_alone_while_it_began_does_nothing(monkeypatch):
+    """A parent that is gone before its death can be asked for tells nobody."""
+    called = []
+    gone = SimpleNamespace(is_alive=lambda: False)
+    monkeypatch.setattr(_spawn, "ctypes", SimpleNamespace(CDLL=lambda name: SimpleNamespace(prctl=lambda *args: called.append("prctl"))))
+    monkeypatch.setattr(_spawn.multiprocessing, "parent_process", lambda: gone)
+    with pytest.raises(SystemExit):
+        _spawn._entry(called.append, 3, (), None)
+    assert "prctl" in called or sys.platform != "linux"
+    assert 3 not in called

@@ -51,6 +51,9 @@ class ProcessExitedException(ProcessException):
 def _entry(fn: Any, index: int, args: tuple[Any, ...], errors: Any) -> None:
     if sys.platform == "linux":  # who is started does not outlive who started it
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGINT), 0, 0, 0)
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():  # it ended while this process began, before it could be told of that
+        raise SystemExit(1)
     try:
         fn(index, *args)
     except KeyboardInterrupt:
