@@ -146,9 +146,10 @@ def _span(x: Tensor) -> tuple[int, int]:
 
 
 def _overlaps(x: Tensor, y: Tensor) -> bool:
+    """Of two tensors of one storage."""
     if x is y:
         return True
-    if x._storage_ptr() != y._storage_ptr() or not (x.numel() and y.numel()):
+    if not (x.numel() and y.numel()):
         return False
     (a, b), (c, d) = _span(x), _span(y)
     return a < d and c < b
@@ -158,8 +159,10 @@ def _shared(outgoing: Sequence[Tensor], arrived: Sequence[tuple[Tensor, int]]) -
     """For each value that leaves a stage whether its memory is that of another, or of one that was shared when it came."""
     if len(outgoing) < 2 and not arrived:
         return [False] * len(outgoing)
-    others = [x for x, _ in arrived]
-    return [any(_overlaps(x, y) for y in (*outgoing[:k], *outgoing[k + 1 :], *others)) for k, x in enumerate(outgoing)]
+    by_storage: dict[int, list[Tensor]] = {}
+    for x in (*outgoing, *(x for x, _ in arrived)):
+        by_storage.setdefault(x._storage_ptr(), []).append(x)
+    return [sum(_overlaps(x, y) for y in by_storage[x._storage_ptr()]) > 1 for x in outgoing]
 
 
 def _alone(dx: Tensor | None) -> Tensor | None:
