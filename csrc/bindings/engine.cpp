@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 
 #include <chrono>
+#include <limits>
 #include <unordered_map>
 
 #include "autograd/saved_tensor.h"
@@ -150,6 +151,18 @@ class Task final : public engine::Work {
   PyObject* function_;
 };
 
+Ref<engine::Resource> resource_of(nb::handle var, const char* op) {
+  PyVar* found = nullptr;
+  if (!nb::try_cast<PyVar*>(var, found) || !found) raise<TypeMismatch>(op, ": var is a ", Py_TYPE(var.ptr())->tp_name, "; expected a Var");
+  return found->resource;
+}
+
+int to_count(nb::handle o, const char* op, const char* arg, int64_t most) {
+  const int64_t n = to_int(o.ptr(), op, arg);
+  if (n < 1 || n > most) raise<ArgumentError>(op, ": ", arg, " = ", n, "; expected 1 to ", most);
+  return static_cast<int>(n);
+}
+
 void collect(std::vector<engine::Use>& uses, std::vector<nb::object>& held, nb::handle vars, uint8_t how, const char* op, const char* arg) {
   const nb::object items = nb::steal(PySequence_Fast(vars.ptr(), ""));
   if (!items.is_valid()) {
@@ -173,23 +186,25 @@ std::string name_of(nb::handle function) {
 }
 
 void push(const char* op, bool asynchronous, nb::handle function, nb::handle reads, nb::handle writes, nb::handle partial_writes,
-          nb::handle device, int priority, const std::optional<std::string>& name, bool omp) {
+          nb::handle device, nb::handle given_priority, nb::handle given_name, nb::handle given_omp) {
   if (!PyCallable_Check(function.ptr())) raise<TypeMismatch>(op, ": fn is a ", Py_TYPE(function.ptr())->tp_name, "; expected a function");
   if (const auto where = to_optional_device(device.ptr(), op, "device"); where && where->kind != DeviceKind::CPU)
     raise<DeviceError>(op, ": device = '", where->str(), "'; expected 'cpu', which is the only one that has threads of the engine's");
+  const int64_t priority = to_int(given_priority.ptr(), op, "priority");
+  if (priority != static_cast<int>(priority)) raise<ArgumentError>(op, ": priority = ", priority, "; expected a number of 32 bits");
+  const auto name = to_optional_string_view(given_name.ptr(), op, "name");
+  const bool omp = to_bool(given_omp.ptr(), op, "omp");
   std::vector<engine::Use> uses;
   std::vector<nb::object> held;
   collect(uses, held, reads, engine::kRead, op, "reads");
   collect(uses, held, writes, engine::kWrite, op, "writes");
   collect(uses, held, partial_writes, engine::kPartialWrite, op, "partial_writes");
-  engine::push_work(std::make_unique<Task>(function), asynchronous, uses, {priority, omp, name ? *name : name_of(function)});
+  engine::push_work(std::make_unique<Task>(function), asynchronous, uses, {static_cast<int>(priority), omp, name ? std::string(*name) : name_of(function)});
 }
 
 class PyBulk {
  public:
-  explicit PyBulk(int limit) : limit_(limit) {
-    if (limit < 1) raise<ArgumentError>("bulk: n = ", limit, "; expected at least 1");
-  }
+  explicit PyBulk(nb::handle limit) : limit_(to_count(limit, "bulk", "n", std::numeric_limits<int>::max())) {}
   PyBulk(const PyBulk&) = delete;
   PyBulk& operator=(const PyBulk&) = delete;
   ~PyBulk() { (void)bulk_.release(); }  // never left: the engine still knows it
@@ -295,8 +310,8 @@ void init_engine(nb::module_& m) {
   init_hooks();
 
   nb::class_<PyVar>(m, "Var", nb::is_weak_referenceable())
-      .def("__init__", [](PyVar* self, std::optional<std::string> name) { new (self) PyVar{make_ref<engine::Resource>(name.value_or(""))}; },
-           nb::arg("name") = nb::none())
+      .def("__init__", [](PyVar* self, nb::handle name) { new (self) PyVar{make_ref<engine::Resource>(std::string(to_optional_string_view(name.ptr(), "Var", "name").value_or("")))}; },
+           nb::arg("name").none() = nb::none())
       .def_prop_ro("name", [](const PyVar& v) { return v.resource->name(); })
       .def_prop_ro("version", [](const PyVar& v) { return v.resource->version(); })
       .def_prop_ro("error", [](const PyVar& v) -> nb::object {
@@ -317,7 +332,7 @@ void init_engine(nb::module_& m) {
     c.completion->fail(std::make_exception_ptr(failure_of(nb::borrow(error))));
   }, nb::arg("error").none() = nb::none());
   nb::class_<PyBulk>(m, "bulk")
-      .def(nb::init<int>(), nb::arg("n") = 15)
+      .def(nb::init<nb::handle>(), nb::arg("n").none() = 15)
       .def("__enter__", [](nb::handle self) {
         nb::cast<PyBulk&>(self).enter();
         return nb::borrow(self);
@@ -326,29 +341,29 @@ void init_engine(nb::module_& m) {
 
   const auto def_push = [&m](const char* name, auto function) {
     m.def(name, function, nb::arg("fn"), nb::arg("reads") = nb::tuple(), nb::arg("writes") = nb::tuple(), nb::arg("partial_writes") = nb::tuple(),
-          nb::arg("device") = nb::none(), nb::arg("priority") = 0, nb::arg("name") = nb::none(), nb::arg("omp") = false);
+          nb::arg("device") = nb::none(), nb::arg("priority").none() = 0, nb::arg("name").none() = nb::none(), nb::arg("omp").none() = false);
   };
-  using Name = const std::optional<std::string>&;
-  def_push("push", [](nb::handle f, nb::handle r, nb::handle w, nb::handle p, nb::handle device, int priority, Name name, bool omp) {
+  def_push("push", [](nb::handle f, nb::handle r, nb::handle w, nb::handle p, nb::handle device, nb::handle priority, nb::handle name, nb::handle omp) {
     push("push", false, f, r, w, p, device, priority, name, omp);
   });
-  def_push("push_async", [](nb::handle f, nb::handle r, nb::handle w, nb::handle p, nb::handle device, int priority, Name name, bool omp) {
+  def_push("push_async", [](nb::handle f, nb::handle r, nb::handle w, nb::handle p, nb::handle device, nb::handle priority, nb::handle name, nb::handle omp) {
     push("push_async", true, f, r, w, p, device, priority, name, omp);
   });
-  m.def("wait_for_var", [](const PyVar& var) { engine::wait_for(*Ref<engine::Resource>(var.resource)); }, nb::arg("var"));
-  m.def("wait_to_write", [](const PyVar& var) { engine::wait_for(*Ref<engine::Resource>(var.resource), true); }, nb::arg("var"));
+  m.def("wait_for_var", [](nb::handle var) { engine::wait_for(*resource_of(var, "wait_for_var")); }, nb::arg("var").none());
+  m.def("wait_to_write", [](nb::handle var) { engine::wait_for(*resource_of(var, "wait_to_write"), true); }, nb::arg("var").none());
   m.def("wait_all", &engine::wait_all);
   m.def("get_engine", [] { return kModes[static_cast<int>(engine::mode())]; });
-  m.def("switch_engine", [](const std::string& name) {
+  m.def("switch_engine", [](nb::handle given) {
+    const std::string_view name = to_string_view(given.ptr(), "set_engine", "name");
     for (int i = 0; i < 3; ++i)
       if (name == kModes[i]) return engine::set_mode(static_cast<engine::Mode>(i));
     raise<ArgumentError>("set_engine: name = '", name, "'; expected 'threaded', 'naive' or 'null'");
-  });
+  }, nb::arg("name").none());
   m.def("get_workers", &engine::workers);
-  m.def("set_workers", [](int64_t n) { engine::set_workers(static_cast<int>(std::clamp<int64_t>(n, 0, 4096))); }, nb::arg("workers"));
+  m.def("set_workers", [](nb::handle n) { engine::set_workers(to_count(n, "set_workers", "workers", 1024)); }, nb::arg("workers").none());
   m.def("stats", &stats);
   m.def("pending", &engine::pending_report);
-  m.def("set_watchdog", &engine::set_watchdog, nb::arg("seconds"));
+  m.def("set_watchdog", [](nb::handle seconds) { engine::set_watchdog(to_double(seconds.ptr(), "set_watchdog", "seconds")); }, nb::arg("seconds").none());
   m.def("random_var", &random_var, nb::arg("generator").none() = nb::none());
   m.def("shut_down", &engine::shut_down);
   m.def("time_pushes", &time_pushes, nb::arg("n"), nb::arg("op_us") = 0.0);

@@ -44,6 +44,13 @@ bool Scheduler::Lock::flush() {
 
 // The parent's threads are not here, and what they held is left where it lies: nobody may run or drop it.
 void Scheduler::start_anew() {
+  for (Bulk* bulk = bulks_; bulk; bulk = bulk->next_)  // what was collected, but not entered yet
+    for (Op* op = bulk->first_; op; op = op->next)
+      for (Access& access : op->accesses())
+        if (access.writes()) {
+          touch(*access.resource);
+          ++access.resource->writes_;
+        }
   generation_ = locks::fork_generation();
   for (auto& lane : lanes_) new (&lane) std::optional<Lane>(std::in_place);
   new (&watchdog_) std::optional<std::thread>();

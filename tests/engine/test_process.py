@@ -130,6 +130,33 @@ def test_what_the_parent_was_writing_is_an_error_in_a_child():
     """)
 
 
+def test_a_fork_while_ops_are_collected():
+    run("""
+        x, y, old = Var("x"), Var("y"), Var("old")
+        engine.push(lambda: None, writes=[old])
+        engine.wait_all()
+
+        def lost():
+            for v in (x, y):
+                try:
+                    engine.wait_for_var(v)
+                except EngineError as e:
+                    assert "had not ended when this process was forked" in str(e), e
+                else:
+                    raise AssertionError(v)
+            engine.wait_for_var(old)
+            engine.push(lambda: None, writes=[x])
+            engine.wait_for_var(x)
+
+        with engine.bulk(9):
+            engine.push(lambda: None, writes=[x])
+            engine.push(lambda: None, reads=[x], writes=[y])
+            child(lost)
+        engine.wait_all()
+        assert (x.version, y.version) == (1, 1)
+    """)
+
+
 def test_a_fork_inside_of_an_op():
     run("""
         x = Var("x")
