@@ -235,8 +235,8 @@ def deformed_loops(x, weight, offset, mask, bias, stride, pad, dilation, groups,
 
 @pytest.mark.parametrize(("groups", "offset_groups", "stride", "dilation"), [(1, 1, 1, 1), (2, 2, 2, 1), (1, 2, 1, 2)])
 def test_deform_conv2d(rng, groups, offset_groups, stride, dilation):
-    x, weight, bias = rng.normal(size=(2, 4, 6, 7)), rng.normal(size=(6, 4 // groups, 3, 2)), rng.normal(size=6)
-    oh, ow = (6 + 2 - dilation * 2 - 1) // stride + 1, (7 + 2 - dilation - 1) // stride + 1
+    x, weight, bias = rng.normal(size=(2, 4, 4, 5)), rng.normal(size=(6, 4 // groups, 3, 2)), rng.normal(size=6)
+    oh, ow = (4 + 2 - dilation * 2 - 1) // stride + 1, (5 + 2 - dilation - 1) // stride + 1
     offset = rng.normal(size=(2, 2 * offset_groups * 6, oh, ow)) * 1.5
     mask = rng.uniform(size=(2, offset_groups * 6, oh, ow))
     tensors = [fl.tensor(v) for v in (x, weight, offset, mask, bias)]

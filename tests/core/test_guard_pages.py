@@ -67,7 +67,7 @@ def test_kernels_stay_inside(kind, allocator, threads, layout, isa):
 
 
 @pytest.mark.parametrize("allocator", ["guard", "guard-front"])
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))  # each reads the table anew
 def test_entries_of_the_table_stay_inside(part, allocator):
     """With an axis of size 0, too: a kernel that walks along another one finds its first element beyond the buffer."""
-    stays_inside("guarded_ops", part, 4, FLAMBEAU_ALLOCATOR=allocator)
+    stays_inside("guarded_ops", part, 2, FLAMBEAU_ALLOCATOR=allocator)
