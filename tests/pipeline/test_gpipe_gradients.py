@@ -343,6 +343,14 @@ def test_memory_that_two_values_share_is_not_written_to_in_another_stage(mode, l
 
 
 @modes
+def test_values_of_all_kinds_may_go_together(mode):
+    several = Call(lambda x: (x, x.detach().to_sparse(), x[:, :0], x.detach().to(fl.bfloat16), x.t().t()))
+    model, x = nn.Sequential(nn.Linear(4, 4), several, Call(lambda all: all[0] * all[1].to_dense() + all[4])), fl.randn(4, 4)
+    expected = gradients(model, x)
+    assert_close(gradients(GPipe(model, [1, 1, 1], chunks=2, checkpoint=mode), x), expected)
+
+
+@modes
 def test_a_batch_with_a_history_is_not_written_to(mode):
     model = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(2, 2))
     for x in (fl.randn(4, 2, requires_grad=True), fl.randn(4, 2, requires_grad=True) * 1):

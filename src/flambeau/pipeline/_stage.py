@@ -33,6 +33,7 @@ from typing import Any, NamedTuple, Protocol
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._memory_format import strided
 from flambeau._notes import write_note
 from flambeau._running import run_backward
 from flambeau.amp.autocast_mode import autocast
@@ -161,13 +162,14 @@ def _shared(outgoing: Sequence[Tensor], arrived: Sequence[tuple[Tensor, int]]) -
         return [False] * len(outgoing)
     by_storage: dict[int, list[Tensor]] = {}
     for x in (*outgoing, *(x for x, _ in arrived)):
-        by_storage.setdefault(x._storage_ptr(), []).append(x)
-    return [sum(_overlaps(x, y) for y in by_storage[x._storage_ptr()]) > 1 for x in outgoing]
+        if x.layout is strided:
+            by_storage.setdefault(x._storage_ptr(), []).append(x)
+    return [x.layout is strided and sum(_overlaps(x, y) for y in by_storage[x._storage_ptr()]) > 1 for x in outgoing]
 
 
 def _alone(dx: Tensor | None) -> Tensor | None:
     """A gradient that holds no more than itself: those of `cat` are views of one tensor, which would wait with each of them."""
-    return dx.clone() if dx is not None and dx._storage_bytes() > dx.nbytes + 512 else dx
+    return dx.clone() if dx is not None and dx.layout is strided and dx._storage_bytes() > dx.nbytes + 512 else dx
 
 
 class _Ends:
