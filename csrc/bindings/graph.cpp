@@ -381,6 +381,12 @@ void init_graph(nb::module_& m) {
     if (!i.happened) return nb::none();
     return nb::make_tuple(i.what, describe_source(i.source));
   });
+  m.def("latest_interruption", []() -> nb::object {
+    if (!graph::recording()) return nb::none();
+    const graph::Recorder& r = graph::Recorder::here();
+    const auto& i = r.latest_interruption();
+    return nb::make_tuple(r.interruptions(), i.what, describe_source(i.source));
+  });
   m.def("run_node", run_node, nb::arg("op"), nb::arg("args"), nb::arg("outs"));
   init_dispatch(m);
 }

@@ -274,7 +274,9 @@ void Recorder::clear() {
 }
 
 void Recorder::interrupted(const char* what) {
-  if (!interruption_.happened) interruption_ = {true, what, current_source ? current_source() : 0};
+  ++interruptions_;
+  latest_ = {true, what, current_source ? current_source() : 0};
+  if (!interruption_.happened) interruption_ = latest_;
 }
 
 void Recorder::changed(const Tensor& x, const char* what) {

@@ -119,7 +119,9 @@ class Recorder final : public Recording {
     const char* what = "";
     SourceId source = 0;
   };
-  Interruption& interruption() { return interruption_; }
+  const Interruption& interruption() const { return interruption_; }  // the first
+  const Interruption& latest_interruption() const { return latest_; }
+  uint64_t interruptions() const { return interruptions_; }
   void interrupted(const char* what);
   // Between watch() and watched_gradients() what happens to tensors beside ops is noted.
   void watch() { watched_ = true, differentiated_ = false; }
@@ -225,7 +227,8 @@ class Recorder final : public Recording {
   std::vector<Ref<Generator>> drawn_from_;
   Taker* taker_ = nullptr;
   std::vector<Tensor> given_;  // the values of a call that will be handed on
-  Interruption interruption_;
+  Interruption interruption_, latest_;
+  uint64_t interruptions_ = 0;  // ever
   Worth worth_;
   struct Change {
     Tensor tensor;

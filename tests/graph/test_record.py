@@ -573,3 +573,12 @@ def test_regions_check_at_once_after_a_recording_that_ended_within():
     _C.graph.settle()
     with fl.lazy(), pytest.raises(IndexError):
         fl.ones(3)[fl.tensor([1]) + 100]
+
+
+def test_a_value_that_was_read_before_the_recording_does_not_hide_one_that_is_read_in_it():
+    x = fl.tensor([1.0, 2.0])
+    with fl.lazy():
+        assert (x * 2)[0].item() == 2
+        with pytest.raises(GraphError, match="reads a value"):
+            record(lambda a: a * a[0].item(), x)
+        assert record(lambda a: a * 3, x).run(x)[0].tolist() == [3, 6]

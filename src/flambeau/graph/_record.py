@@ -83,7 +83,7 @@ def record(function: Callable[..., Any], *inputs: Any) -> Graph:
     wanted: list[Tensor] = []
     noted = contextlib.nullcontext(_replay.noted()) if _replay.is_noting() else _replay.noting()
     with lazy(), _replay.checks_later(), as_nodes(), noted as again:
-        before = _C.graph.interruption()  # of a region around this one
+        before = _C.graph.latest_interruption()  # of a region around this one
         place = _replay.generator_place()
         mark = _Mark()
         _refuse_meta("input", arguments)
@@ -94,7 +94,8 @@ def record(function: Callable[..., Any], *inputs: Any) -> Graph:
                 raise GraphError(f"record: input {position} shares its memory with others (NumPy), who may write to it; pass a clone()")
         with _Watch(mark) as watch:
             outputs = list(_tensors(function(*inputs)))
-        _refuse_reads(mark, watch.line, None if before else _C.graph.interruption())
+        after = _C.graph.latest_interruption()
+        _refuse_reads(mark, watch.line, after[1:] if after and before and after[0] != before[0] else None)
         _refuse_meta("output", outputs)
         _refuse_draws(place, again)
         given, held = [Held(name, x, True) for name, x in zip(names, arguments)], list(_held(function))
