@@ -59,7 +59,7 @@ def prediction():
 @pytest.mark.parametrize("make", PACKED)
 def test_kept_from_call_to_call(make):
     module, x = make()
-    for _ in range(4):
+    for _ in range(6):
         check(module, x)
     before = _C.prepared_stats()
     check(module, x)
@@ -74,7 +74,7 @@ def test_kept_from_call_to_call(make):
 def test_gone_with_the_module(make):
     module, x = make()
     before = _C.prepared_stats()["bytes"]
-    for _ in range(4):
+    for _ in range(6):
         output(module, x)
     assert _C.prepared_stats()["bytes"] > before
     del module
@@ -83,7 +83,7 @@ def test_gone_with_the_module(make):
 
 def test_empty_cache_drops_them():
     module, x = linear()
-    for _ in range(4):
+    for _ in range(6):
         output(module, x)
     fl.empty_cache()
     assert _C.prepared_stats()["bytes"] == 0
@@ -150,7 +150,7 @@ def test_never_stale(make, write):
     module, x = make()
     weight = next(iter(module.parameters()))
     for _ in range(3):
-        for _ in range(4):
+        for _ in range(6):
             output(module, x)
         write(weight)
         check(module, x)
@@ -158,11 +158,11 @@ def test_never_stale(make, write):
 
 def test_an_array_that_stays():
     module, x = linear()
-    for _ in range(4):
+    for _ in range(6):
         output(module, x)
     array = module.weight.detach().numpy()
     for value in (0.5, -1.0, 2.0):
-        for _ in range(4):
+        for _ in range(6):
             output(module, x)
         array[:] = value
         check(module, x)
@@ -173,7 +173,7 @@ def test_memory_of_numpy():
     weight, x = fl.from_numpy(array), fl.randn(32, 256)
     for value in (1.0, -1.0, 2.0):
         array[:] = value
-        for _ in range(4):
+        for _ in range(6):
             y = nn.functional.linear(x, weight)
         np.testing.assert_allclose(y.numpy(), x.numpy() @ array.T, rtol=1e-4, atol=1e-4)
 
@@ -183,7 +183,7 @@ def test_training_keeps_nothing():
     optimizer = fl.optim.SGD(module.parameters(), lr=0.01)
     before = _C.prepared_stats()["made"]
     with fl.enable_grad():
-        for _ in range(4):
+        for _ in range(6):
             optimizer.zero_grad()
             module(x).sum().backward()
             optimizer.step()
@@ -209,7 +209,7 @@ def test_casts_of_weights_outlive_their_region(make):
 def test_casts_of_weights_are_never_stale(write):
     module, x = linear()
     for _ in range(3):
-        for _ in range(4):
+        for _ in range(6):
             with fl.autocast("cpu", dtype=fl.bfloat16):
                 output(module, x)
         write(module.weight)
@@ -221,7 +221,7 @@ def test_casts_of_weights_are_never_stale(write):
 
 def test_casts_record_a_graph_where_one_is_wanted():
     module, x = linear()
-    for _ in range(4):
+    for _ in range(6):
         with fl.autocast("cpu", dtype=fl.bfloat16):
             output(module, x)
     with fl.enable_grad():

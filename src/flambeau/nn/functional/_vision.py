@@ -14,6 +14,7 @@ from flambeau._from_data import tensor
 from flambeau._info import switch
 from flambeau._no_tensor import CONFUSED, explain
 from flambeau._warn import warn
+from flambeau.autograd.modes import inference_mode
 from flambeau.nn.functional import _pooling
 
 __all__ = [
@@ -89,6 +90,7 @@ _MODES = {
 
 
 @functools.lru_cache(maxsize=256)
+@inference_mode(False)  # who asks later may record gradients
 def _mixture(
     mode: str, n_in: int, n_out: int, scale: float | None, align_corners: bool, twice: bool, device: Any
 ) -> tuple[Tensor, Tensor | None]:
@@ -113,6 +115,7 @@ def _resized(x: Tensor, dim: int, n_out: int, scale: float | None, mode: str, al
 
 
 @functools.lru_cache(maxsize=256)
+@inference_mode(False)  # who asks later may record gradients
 def _antialiased(
     n_in: int, n_out: int, scale: float | None, mode: str, align_corners: bool, twice: bool, device: Any
 ) -> tuple[Tensor, Tensor]:
