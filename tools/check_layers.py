@@ -82,7 +82,7 @@ WAYS = (
         "a CallMutex is a local variable; what lives longer is a ForkMutex: Note [Locks]",
     ),
     (
-        re.compile(r"\bdnnl_(?!version\b|\w+_primitive_desc_create\b)\w+\s*\(|\bdnnl::(?:engine|stream)\s*(?:\w+\s*)?[({]|(?<!entry)(?<!entry_)\.execute\("),
+        re.compile(r"\bdnnl_(?!version\b)\w+\s*\(|\bdnnl::(?:engine|stream)\s*(?:\w+\s*)?[({]|(?<!entry)(?<!entry_)\.execute\("),
         ("backend/onednn/entry.dnn.cpp",),
         "oneDNN is entered by an Entry alone: Note [Entering oneDNN]",
     ),

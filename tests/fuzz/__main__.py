@@ -148,6 +148,8 @@ def run(options: argparse.Namespace) -> int:
         end, notes = child.outcome()
         at = child.index()
         for n in notes:
+            if "hangs" in n["what"] and slow(n["text"]):
+                continue
             found += 1
             report(options.seed, n["index"], n["what"], n["text"], child.said() if "child" in n["what"] else "")
         if end and any(text in child.wrote() for text in NO_THREAD):

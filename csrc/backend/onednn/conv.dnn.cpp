@@ -72,24 +72,6 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Entry& entry, const
                                                           d.padding, attr);
 }
 
-// Descriptors of gradients, without the forward one as a hint: oneDNN's for CPUs do not look at it, and making it takes as long again.
-dnnl::convolution_backward_data::primitive_desc backward_data_desc(const Entry& entry, const Descs& d) {
-  dnnl_primitive_desc_t pd = nullptr;
-  dnnl::error::wrap_c_api(dnnl_convolution_backward_data_primitive_desc_create(&pd, entry.engine().get(), dnnl_convolution_direct, d.any_x.get(), d.any_w.get(), d.any_y.get(),
-                                                                              d.stride.data(), d.dilation.data(), d.padding.data(), d.padding.data(), nullptr, default_attr().get()),
-                          "no gradient of a convolution's input");
-  const dnnl::handle<dnnl_primitive_desc_t> made(pd);  // what follows is a copy
-  return dnnl::convolution_backward_data::primitive_desc(pd);
-}
-dnnl::convolution_backward_weights::primitive_desc backward_weights_desc(const Entry& entry, const Descs& d, bool bias) {
-  dnnl_primitive_desc_t pd = nullptr;
-  dnnl::error::wrap_c_api(dnnl_convolution_backward_weights_primitive_desc_create(&pd, entry.engine().get(), dnnl_convolution_direct, d.any_x.get(), d.any_w.get(), bias ? d.b.get() : nullptr,
-                                                                                 d.any_y.get(), d.stride.data(), d.dilation.data(), d.padding.data(), d.padding.data(), nullptr, default_attr().get()),
-                          "no gradient of a convolution's weight");
-  const dnnl::handle<dnnl_primitive_desc_t> made(pd);
-  return dnnl::convolution_backward_weights::primitive_desc(pd);
-}
-
 // Note [Strided 1x1 convolutions]
 // For a 1x1 convolution with a stride, oneDNN's kernels jit_1x1 and jit_bf16_1x1 gather the positions that they read into
 // a piece of the scratchpad per thread. With channels last (oneDNN 3.2) pieces are booked for C channels per position,
@@ -223,14 +205,19 @@ bool conv_backward_data(const ConvShape& s, bool last, const Tensor& dy, const T
   const Entry entry;
   const auto p = cached(entry, conv_key(entry, Op::ConvBackwardData, s, t, last, false), [&](Primitive& out) {
     const Descs d = descs(s, t, last);
-    auto pd = backward_data_desc(entry, d);
+    const auto hint = forward_desc(entry, d, false);
+    const auto make = [&] {
+      return dnnl::convolution_backward_data::primitive_desc(entry.engine(), dnnl::algorithm::convolution_direct, d.any_x, d.any_w, d.any_y, d.stride,
+                                                             d.dilation, d.padding, d.padding, hint, default_attr());
+    };
+    auto pd = make();
     // oneDNN's first choice for strided depthwise convolutions in bfloat16 works channel by channel; a later one is made
     // for them. 96 channels of 112 x 112 with stride 2, batch 16, one core: 137 against 8.5 ms.
     if (s.groups > 1 && s.groups == s.x[1] && s.groups == s.y[1] && t != DType::Float32) {
       const auto depthwise = [](const auto& desc) { return std::string_view(desc.impl_info_str()).starts_with("jit_dw"); };
       while (!depthwise(pd))
         if (!pd.next_impl()) {
-          pd = backward_data_desc(entry, d);
+          pd = make();
           break;
         }
     }
@@ -252,15 +239,25 @@ bool conv_backward_weight(const ConvShape& s, bool last, const Tensor& dy, const
   const Entry entry;
   const auto p = cached(entry, conv_key(entry, Op::ConvBackwardWeight, s, t, last, db.defined()), [&](Primitive& out) {
     const Descs d = descs(s, t, last);
-    auto pd = backward_weights_desc(entry, d, db.defined());
+    using weights = dnnl::convolution_backward_weights;
+    dnnl::convolution_forward::primitive_desc hint;  // pd.next_impl() still looks at it
+    const auto make = [&](const Descs& free) {
+      const auto algo = dnnl::algorithm::convolution_direct;
+      hint = forward_desc(entry, free, false);
+      return db.defined() ? weights::primitive_desc(entry.engine(), algo, free.any_x, free.any_w, free.b, free.any_y, free.stride, free.dilation,
+                                                    free.padding, free.padding, hint, default_attr())
+                          : weights::primitive_desc(entry.engine(), algo, free.any_x, free.any_w, free.any_y, free.stride, free.dilation,
+                                                    free.padding, free.padding, hint, default_attr());
+    };
+    auto pd = make(d);
     avoid_gathering(pd, s, last);
     avoid_wrong_weights(pd, s, t);
-    if (last && wants_blocks(pd.impl_info_str(), s)) pd = backward_weights_desc(entry, descs(s, t, false), db.defined());
+    if (last && wants_blocks(pd.impl_info_str(), s)) pd = make(descs(s, t, false));
     add_reorder(entry, out, d.y, pd.diff_dst_desc(), false);
     add_reorder(entry, out, d.x, pd.src_desc(), false);
     add_reorder(entry, out, d.w, pd.diff_weights_desc(), true);
     out.mds = {d.b};
-    adopt<dnnl::convolution_backward_weights>(out, pd);
+    adopt<weights>(out, pd);
   });
   if (!p) return false;
   Args args(entry);
