@@ -184,12 +184,12 @@ with torch.inference_mode():
 
 with torch.inference_mode():
     y, m = D(3, 1), nn.Linear(2, 2)
-[err(lambda: y.t_()), err(lambda: y.squeeze_()), err(lambda: y.unsqueeze_(0)), err(lambda: y.transpose_(0, 1)), err(lambda: y.resize_(2)), err(lambda: y.set_(D(2))), err(lambda: y.add_(1)), err(lambda: y.zero_()), err(lambda: m(D(3, 2))), err(lambda: y.requires_grad_()), list(y.shape)]
+[err(lambda: y.t_()), err(lambda: y.squeeze_()), err(lambda: y.unsqueeze_(0)), err(lambda: y.transpose_(0, 1)), err(lambda: y.resize_(2)), err(lambda: y.set_(D(2))), err(lambda: y.add_(1)), err(lambda: y.zero_()), err(lambda: m(D(3, 2)).shape), err(lambda: y.requires_grad_())]
 
 m = nn.Linear(2, 2)
 with torch.inference_mode():
     m.double(); m.requires_grad_(False)
-[m.weight.is_inference(), m.weight.requires_grad, err(m.requires_grad_, True)[:1] == ("no error",)]
+[m.weight.is_inference(), m.weight.requires_grad, err(m.requires_grad_, True)]
 
 with torch.inference_mode():
     m = nn.Linear(2, 2)
