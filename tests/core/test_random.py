@@ -266,3 +266,54 @@ def test_forks_by_the_arguments_of_pytorch():
 @pytest.mark.parametrize("seed", [7.0, "7", np.int64(7), fl.tensor(7)], ids=repr)
 def test_a_seed_is_anything_that_int_takes(seed):
     assert fl.manual_seed(seed).initial_seed() == 7
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1000])
+@pytest.mark.parametrize("name", ["rand", "randn", "rand_f64", "randn_f64", "half", "randint", "bernoulli", "exponential", "gamma", "binomial"])
+def test_few_draws_are_the_first_of_many(name, count):
+    """Of a chunk as many are made as are asked for; what an element is depends on seed and place alone."""
+    make = {
+        "rand": lambda n: fl.rand(n, generator=seeded(5)),
+        "randn": lambda n: fl.randn(n, generator=seeded(5)),
+        "rand_f64": lambda n: fl.rand(n, dtype=fl.float64, generator=seeded(5)),
+        "randn_f64": lambda n: fl.randn(n, dtype=fl.float64, generator=seeded(5)),
+        "half": lambda n: fl.randn(n, dtype=fl.bfloat16, generator=seeded(5)).float(),
+        "randint": lambda n: fl.randint(-5, 1000, (n,), generator=seeded(5)),
+        "bernoulli": lambda n: fl.bernoulli(fl.full((n,), 0.3), generator=seeded(5)),
+        "exponential": lambda n: fl.empty(n).exponential_(2.0, generator=seeded(5)),
+        "gamma": lambda n: fl._C.ops.standard_gamma(fl.full((n,), 1.7), generator=seeded(5)),
+        "binomial": lambda n: fl.binomial(fl.full((n,), 30.0), fl.full((n,), 0.3), generator=seeded(5)),
+    }[name]
+    assert bits(make(count)) == bits(make(1024)[:count].clone())
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64])
+@pytest.mark.parametrize("shape", [0.4, 1.0, 2.5, 60.0])
+def test_gamma_draws_are_of_their_distribution(shape, dtype):
+    drawn = fl._C.ops.standard_gamma(fl.full((20_000,), shape, dtype=dtype), generator=seeded(1)).numpy()
+    assert scipy.stats.kstest(drawn, scipy.stats.gamma(shape).cdf).pvalue > 1e-3
+
+
+def test_gamma_draws_of_no_distribution():
+    shapes = [float("nan"), -1.0, 0.0, float("inf")]
+    for dtype in (fl.float32, fl.float64):
+        drawn = fl._C.ops.standard_gamma(fl.tensor(shapes, dtype=dtype))
+        assert [str(v) for v in drawn.tolist()] == ["nan", "nan", "0.0", "inf"]
+
+
+@pytest.mark.parametrize(("n", "p"), [(10, 0.3), (1, 0.5), (19, 0.5), (1_000_000, 5e-6), (5, 0.9), (300, 0.4)])
+def test_binomial_draws_are_of_their_distribution(n, p):
+    drawn = fl.binomial(fl.full((50_000,), float(n), dtype=fl.float64), fl.full((50_000,), p, dtype=fl.float64), generator=seeded(2)).numpy()
+    expected = 50_000 * scipy.stats.binom(n, p).pmf(np.arange(min(n, 400) + 1))
+    often = expected > 5
+    found = np.bincount(drawn.astype(int), minlength=len(expected))[: len(expected)]
+    distance = ((found - expected)[often] ** 2 / expected[often]).sum()
+    assert scipy.stats.chi2(often.sum() - 1).sf(distance) > 1e-3
+
+
+@pytest.mark.parametrize("k", [1, 3, 4, 5, 1000])
+def test_categories_of_weight_0_are_never_drawn(k):
+    weights = fl.tensor([0.0, 1.0, 0.0, 0.0, 3.0, 0.0, 1e-30])
+    drawn = fl.multinomial(weights, k, True, generator=seeded(3)).tolist()
+    assert set(drawn) <= {1, 4, 6}
+    assert k < 1000 or abs(drawn.count(4) / k - 0.75) < 0.06

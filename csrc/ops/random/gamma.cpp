@@ -13,6 +13,7 @@
 #include "base/vmath_special.h"
 #include "dispatch/generator.h"
 #include "ops/matmul/half.h"
+#include "ops/random/random.h"
 #include "ops/random/uniforms.h"
 
 namespace fl::kernels {
@@ -46,19 +47,29 @@ double normal_draw(Uniforms& uniforms) {  // Box and Muller (1958)
   return radius * std::cos(2 * M_PI * uniforms.next());
 }
 
-// The logarithm of a gamma draw (Marsaglia and Tsang, "A simple method for generating gamma variables", 2000). A shape a
-// below 1 takes a draw of a + 1 and a uniform to the power 1 / a, which a logarithm holds however small it is.
-double log_gamma_draw(double shape, Uniforms& uniforms) {
-  if (!(shape > 0)) return shape == 0 ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-  if (std::isinf(shape)) return shape;
+// A gamma draw is `value` times e to the `boost` (Marsaglia and Tsang, "A simple method for generating gamma variables", 2000, with their squeeze, which
+// accepts nearly all without a logarithm). A shape a below 1 takes a draw of a + 1 and a uniform to the power 1 / a, which a logarithm holds however
+// small it is.
+struct GammaDraw {
+  double value, boost;
+  double log() const { return boost + std::log(value); }
+  double exp() const { return boost == 0 ? value : boost > -600 ? value * std::exp(boost) : std::exp(log()); }
+};
+// What is tried first, a normal and a uniform in (0, 1], is given; the rest comes from `uniforms`.
+GammaDraw gamma_draw(double shape, double z, double u, Uniforms& uniforms) {
+  if (!(shape > 0)) return {shape == 0 ? 0 : std::numeric_limits<double>::quiet_NaN(), 0};
+  if (std::isinf(shape)) return {shape, 0};
   const double boost = shape < 1 ? std::log(1 - uniforms.next()) / shape : 0;
   const double d = (shape < 1 ? shape + 1 : shape) - 1.0 / 3, c = 1 / std::sqrt(9 * d);
-  for (;;) {
-    const double z = normal_draw(uniforms), root = 1 + c * z, u = 1 - uniforms.next();
+  for (;; z = normal_draw(uniforms), u = 1 - uniforms.next()) {
+    const double root = 1 + c * z, v = root * root * root, square = z * z;
     if (root <= 0) continue;
-    const double v = root * root * root;
-    if (std::log(u) < 0.5 * z * z + d - d * v + d * std::log(v)) return boost + std::log(d * v);
+    if (u < 1 - 0.0331 * square * square || std::log(u) < 0.5 * square + d - d * v + d * std::log(v)) return {d * v, boost};
   }
+}
+GammaDraw gamma_draw(double shape, Uniforms& uniforms) {
+  const double z = normal_draw(uniforms);
+  return gamma_draw(shape, z, 1 - uniforms.next(), uniforms);
 }
 
 // A distribution function over its density, and the derivative of the draw.
@@ -152,15 +163,18 @@ double beta_slope(double x, double a, double b) {
   return x / b * (sum * (both - vm::digamma(a)) + sum_rise);
 }
 
-// Successes of n trials: by the lengths of the gaps between them where few are expected, else by transformed rejection
-// (Hoermann, "The generation of binomial random variates", 1993, algorithm BTRS).
+// Successes of n trials: where few are expected, the first count whose cumulative probability exceeds a uniform (each term is a multiple of the one before),
+// else by transformed rejection (Hoermann, "The generation of binomial random variates", 1993, algorithm BTRS).
 double few_successes(double n, double p, Uniforms& uniforms) {
-  const double rate = std::log1p(-p);
-  double at = 0, count = 0;
-  for (;; ++count) {
-    at += std::floor(std::log(1 - uniforms.next()) / rate) + 1;
-    if (!(at <= n)) return count;
+  const double u = uniforms.next(), odds = p / (1 - p);
+  double probability = std::exp(n * std::log1p(-p)), sum = probability, count = 0;
+  while (u >= sum && count < n) {
+    probability *= (n - count) / (count + 1) * odds;
+    if (sum + probability == sum) break;  // all that is left is below what a sum tells, as may be the uniform's distance from 1
+    count += 1;
+    sum += probability;
   }
+  return count;
 }
 double many_successes(double n, double p, Uniforms& uniforms) {
   const double spread = std::sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * spread, a = -0.0873 + 0.0248 * b + 0.01 * p;
@@ -204,11 +218,34 @@ void for_elements(const Tensor& y, const F& f, const In&... in) {
 void standard_gamma(const Tensor& concentration, Generator* generator, const Tensor& y) {
   const auto [seed, offset] = generator_or_default(generator).next();
   visit_memory(y.dtype(), [&, s = seed, o = offset]<class T>(T) {
-    for_elements<T>(y, [=](int64_t i, double a) {
-      Uniforms uniforms(s, o, i);
-      // 0 has no logarithm, and no draw is so small.
-      return std::fmax(std::exp(log_gamma_draw(a, uniforms)), a > 0 ? kSmallest<T> : 0);
-    }, concentration);
+    const auto draw = [](double a, GammaDraw drawn) {
+      const double value = drawn.exp();
+      return value < kSmallest<T> && a > 0 ? kSmallest<T> : value;  // 0 has no logarithm, and no draw is so small
+    };
+    if constexpr (std::is_same_v<T, double>) {
+      return for_elements<T>(y, [=](int64_t i, double a) {
+        Uniforms uniforms(s, o, i);
+        return draw(a, gamma_draw(a, uniforms));
+      }, concentration);
+    }
+    // 24 bits are enough for what is tried first, which nearly all take.
+    const T* in = concentration.data<T>();
+    T* out = y.data<T>();
+    const int64_t n = y.numel();
+    parallel_for(0, (n + kRandomChunk - 1) / kRandomChunk, 1, [&](int64_t begin, int64_t end) {
+      alignas(64) float z[kRandomChunk], u[kRandomChunk];
+      for (int64_t chunk = begin; chunk < end; ++chunk) {
+        constexpr int64_t kApart = int64_t{1} << 35;  // chunks of counters that are no element's
+        const int64_t first = chunk * kRandomChunk, count = std::min(kRandomChunk, n - first);
+        random_normal(z, s, o, kApart + 2 * chunk, count);
+        random_uniform(u, s, o, kApart + 2 * chunk + 1, count);
+        for (int64_t i = 0; i < count; ++i) {
+          Uniforms uniforms(s, o, first + i);
+          const double a = wide(in[first + i]);
+          out[first + i] = narrow<T>(draw(a, gamma_draw(a, static_cast<double>(z[i]), 1 - static_cast<double>(u[i]), uniforms)));
+        }
+      }
+    });
   });
 }
 
@@ -237,7 +274,7 @@ void dirichlet_draw(const Tensor& concentration, Generator* generator, const Ten
       for (int64_t r = begin; r < end; ++r) {
         for (int64_t j = 0; j < n; ++j) {
           Uniforms uniforms(s, o, r * n + j);
-          row[static_cast<size_t>(j)] = log_gamma_draw(wide(in[r * n + j]), uniforms);
+          row[static_cast<size_t>(j)] = gamma_draw(wide(in[r * n + j]), uniforms).log();
         }
         const double top = *std::max_element(row.begin(), row.end());
         double sum = 0;

@@ -2,6 +2,8 @@
 // i) alone: the same seed gives the same bits for any number of threads.
 #include "ops/random/random.h"
 
+#include <array>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -16,7 +18,7 @@ namespace fl {
 namespace kernels {
 namespace {
 
-using ChunkFn = void (*)(float*, uint64_t, uint64_t, int64_t);
+using ChunkFn = void (*)(float*, uint64_t, uint64_t, int64_t, int64_t);
 
 // Runs f(out_pointer, first_element, count, chunk) over the chunks of n elements.
 template <class F>
@@ -51,8 +53,9 @@ void fill_random(const Tensor& y, Generator* generator, ChunkFn chunk_fn, bool n
     for_chunks(y.numel(), [&](int64_t chunk, int64_t first, int64_t count) {
       if constexpr (std::is_same_v<T, double>) {
         alignas(64) uint32_t hi[kRandomChunk], lo[kRandomChunk];
-        random_bits(hi, s, o, 2 * chunk);
-        random_bits(lo, s, o, 2 * chunk + 1);
+        const int64_t made = normal ? count + 1 : count;  // of a pair both
+        random_bits(hi, s, o, 2 * chunk, made);
+        random_bits(lo, s, o, 2 * chunk + 1, made);
         for (int64_t i = 0; i < count; ++i) {
           double u = uniform_double(hi[i], lo[i]);
           if (normal) {  // pairs (i, i ^ 1) share two uniforms
@@ -65,7 +68,7 @@ void fill_random(const Tensor& y, Generator* generator, ChunkFn chunk_fn, bool n
         }
       } else {
         alignas(64) float draws[kRandomChunk];
-        chunk_fn(draws, s, o, chunk);
+        chunk_fn(draws, s, o, chunk, count);
         // A uniform draw has as many bits as the type can tell apart below 1: it never rounds up to 1.
         constexpr float kLevels = std::is_same_v<T, Float16> ? 0x1p11f : 0x1p8f;
         if (is_half_type<T> && !normal)
@@ -112,7 +115,7 @@ void bernoulli_of(const Tensor& p, Generator* generator, const Tensor& y) {
     T* out = y.data<T>();
     for_chunks(y.numel(), [&](int64_t chunk, int64_t first, int64_t count) {
       alignas(64) float draws[kRandomChunk];
-      random_uniform(draws, s, o, chunk);
+      random_uniform(draws, s, o, chunk, count);
       for (int64_t i = 0; i < count; ++i) out[first + i] = narrow_to<T>(draws[i] < static_cast<float>(in[first + i]) ? 1.0 : 0.0);
     });
   });
@@ -183,7 +186,7 @@ void random_(const Tensor& x, int64_t from, int64_t to, Generator* generator) {
   into(x, [&]<class T>(T* out) {
     for_chunks(x.numel(), [&](int64_t chunk, int64_t first, int64_t count) {
       alignas(64) uint64_t bits[kRandomChunk];
-      random_wide(bits, s, o, chunk);
+      random_wide(bits, s, o, chunk, count);
       for (int64_t i = 0; i < count; ++i) {
         const int64_t v = static_cast<int64_t>(below(bits[i], span) + static_cast<uint64_t>(from));
         if constexpr (is_integer_type<T>) out[first + i] = static_cast<T>(v);
@@ -202,7 +205,7 @@ void shuffle(std::vector<I>& order, uint64_t seed, uint64_t offset) {
   alignas(64) uint64_t bits[kRandomChunk];
   int64_t chunk = -1;
   for (int64_t i = static_cast<int64_t>(order.size()) - 1; i > 0; --i) {
-    if (i / kRandomChunk != chunk) random_wide(bits, seed, offset, chunk = i / kRandomChunk);
+    if (i / kRandomChunk != chunk) random_wide(bits, seed, offset, chunk = i / kRandomChunk, i % kRandomChunk + 1);
     std::swap(order[static_cast<size_t>(i)], order[below(bits[i % kRandomChunk], static_cast<uint64_t>(i) + 1)]);
   }
 }
@@ -243,21 +246,29 @@ struct TreeOfSums {
       for (size_t i = first; i < 2 * first; ++i) s[i] = s[2 * i] + s[2 * i + 1];
     }
   }
-  int64_t draw(double share, bool replacement) {
-    double at = share * sums[1];
-    size_t i = 1;
-    while (i < leaves) {
-      const double left = sums[2 * i];
-      i *= 2;
-      const bool right = static_cast<bool>(!(at < left) & (sums[i + 1] > 0));  // a part of sum 0 is not entered, however the sums were rounded
-      at -= right ? left : 0.0;  // without a jump that would go either way
-      i += right;
+  // The leaves that N shares of the whole lead to. Several paths are walked abreast, since each step waits for the one before.
+  template <size_t N>
+  std::array<size_t, N> find(std::array<double, N> at) const {
+    std::array<size_t, N> i;
+    i.fill(1);
+    for (double& share : at) share *= sums[1];
+    while (i[0] < leaves) {
+#pragma GCC unroll 4
+      for (size_t j = 0; j < N; ++j) {
+        const double left = sums[2 * i[j]];
+        i[j] *= 2;
+        const uint64_t right = static_cast<uint64_t>(!(at[j] < left)) & static_cast<uint64_t>(sums[i[j] + 1] > 0);  // a part of sum 0 is not entered, however the sums were rounded
+        at[j] -= std::bit_cast<double>(std::bit_cast<uint64_t>(left) & (0 - right));  // `left` or 0, without a jump that would go either way
+        i[j] += right;
+      }
     }
-    if (!replacement) {
-      sums[i] = 0;
-      for (size_t up = i / 2; up > 0; up /= 2) sums[up] = sums[2 * up] + sums[2 * up + 1];
-    }
-    return static_cast<int64_t>(i - leaves);
+    for (size_t& leaf : i) leaf -= leaves;
+    return i;
+  }
+  void take_out(size_t leaf) {
+    size_t i = leaf + leaves;
+    sums[i] = 0;
+    for (i /= 2; i > 0; i /= 2) sums[i] = sums[2 * i] + sums[2 * i + 1];
   }
 };
 
@@ -273,9 +284,19 @@ void multinomial(const Tensor& weights, int64_t k, bool replacement, Generator* 
       for (int64_t row = first; row < last; ++row) {
         convert_elements(tree.weights(), DType::Float64, in + row * n, weights.dtype(), n);
         tree.ready();
-        for (int64_t i = row * k; i < (row + 1) * k; ++i) {
+        const auto share = [&](int64_t i) {
           const auto w = philox(seed, offset, static_cast<uint64_t>(i));
-          out[i] = tree.draw(uniform_double(w[0], w[1]), replacement);
+          return uniform_double(w[0], w[1]);
+        };
+        int64_t i = row * k;
+        const int64_t end = i + k;
+        constexpr int64_t kAbreast = 4;
+        for (; replacement && i + kAbreast <= end; i += kAbreast)
+          for (int64_t to = i; const size_t leaf : tree.find<kAbreast>({share(i), share(i + 1), share(i + 2), share(i + 3)})) out[to++] = static_cast<int64_t>(leaf);
+        for (; i < end; ++i) {
+          const size_t leaf = tree.find<1>({share(i)})[0];
+          if (!replacement) tree.take_out(leaf);
+          out[i] = static_cast<int64_t>(leaf);
         }
       }
     });

@@ -1,5 +1,6 @@
 #include "ops/random/random.h"
 
+#include <algorithm>
 #include <cstring>
 
 #if defined(__SSE2__)
@@ -38,8 +39,8 @@ inline Lanes product(Lanes a, Lanes b) {
 
 // Philox4x32-10 on n counters from `first` on, the same function as base/philox.h: put(i, words 0 to 3 of counters i,
 // i + 1, ..), each word in the lower half of its lane. What the upper halves hold is never read.
-template <int n, class Put>
-[[gnu::always_inline]] inline void over_counters(uint64_t seed, uint64_t offset, uint64_t first, const Put& put) {
+template <class Put>
+[[gnu::always_inline]] inline void over_counters(int n, uint64_t seed, uint64_t offset, uint64_t first, const Put& put) {
   Lanes step = {};
   for (int j = 0; j < kLanes; ++j) step[j] = static_cast<uint64_t>(j);
   const Lanes zero = {}, m0 = zero + 0xD2511F53u, m1 = zero + 0xCD9E8D57u;
@@ -66,12 +67,15 @@ void put_words(uint32_t* out, Lanes lanes) {
   std::memcpy(out, &words, sizeof(words));
 }
 
+// In whole vectors of all instruction sets, so that no element is computed in another way than in a full chunk.
+int whole_vectors(int64_t count, int most) { return static_cast<int>(std::min<int64_t>((count + 15) / 16 * 16, most)); }
+
 }  // namespace
 
 // Word w of counter c at out[256 w + c].
-void random_bits(uint32_t* out, uint64_t seed, uint64_t offset, int64_t chunk) {
+void random_bits(uint32_t* out, uint64_t seed, uint64_t offset, int64_t chunk, int64_t count) {
   constexpr int n = 256;
-  over_counters<n>(seed, offset, static_cast<uint64_t>(chunk) * n, [&](int i, Lanes c0, Lanes c1, Lanes c2, Lanes c3) {
+  over_counters(whole_vectors(count, n), seed, offset, static_cast<uint64_t>(chunk) * n, [&](int i, Lanes c0, Lanes c1, Lanes c2, Lanes c3) {
     put_words(out + i, c0);
     put_words(out + n + i, c1);
     put_words(out + 2 * n + i, c2);
@@ -79,32 +83,34 @@ void random_bits(uint32_t* out, uint64_t seed, uint64_t offset, int64_t chunk) {
   });
 }
 
-void random_wide(uint64_t* out, uint64_t seed, uint64_t offset, int64_t chunk) {
+void random_wide(uint64_t* out, uint64_t seed, uint64_t offset, int64_t chunk, int64_t count) {
   constexpr int n = 1024;
-  over_counters<n>(seed, offset, static_cast<uint64_t>(chunk) * n, [&](int i, Lanes c0, Lanes c1, Lanes, Lanes) {
+  over_counters(whole_vectors(count, n), seed, offset, static_cast<uint64_t>(chunk) * n, [&](int i, Lanes c0, Lanes c1, Lanes, Lanes) {
     const Lanes wide = c0 << 32 | (c1 & 0xffffffffu);
     std::memcpy(out + i, &wide, sizeof(wide));
   });
 }
 
-void random_uniform(float* out, uint64_t seed, uint64_t offset, int64_t chunk) {
+void random_uniform(float* out, uint64_t seed, uint64_t offset, int64_t chunk, int64_t count) {
   alignas(64) uint32_t bits[1024];
-  random_bits(bits, seed, offset, chunk);
+  random_bits(bits, seed, offset, chunk, count);
+  const int n = whole_vectors(count, 1024);
 #pragma omp simd
-  for (int i = 0; i < 1024; ++i) out[i] = static_cast<float>(static_cast<int32_t>(bits[i] >> 8)) * 0x1p-24f;
+  for (int i = 0; i < n; ++i) out[i] = static_cast<float>(static_cast<int32_t>(bits[i] >> 8)) * 0x1p-24f;
 }
 
 // Box and Muller (1958): two normals from two uniforms, the first of which is in (0, 1].
-void random_normal(float* out, uint64_t seed, uint64_t offset, int64_t chunk) {
+void random_normal(float* out, uint64_t seed, uint64_t offset, int64_t chunk, int64_t count) {
   alignas(64) uint32_t bits[1024];
-  random_bits(bits, seed, offset, chunk);
-  for (int half = 0; half < 2; ++half) {
+  random_bits(bits, seed, offset, chunk, count);
+  const int n = whole_vectors(count, 256);
+  for (int half = 0; half < (count > 512 ? 2 : 1); ++half) {
     const uint32_t* a = bits + 512 * half;
     const uint32_t* b = a + 256;
     float* x = out + 512 * half;
     float* y = x + 256;
 #pragma omp simd
-    for (int i = 0; i < 256; ++i) {
+    for (int i = 0; i < n; ++i) {
       const float u = static_cast<float>(static_cast<int32_t>(a[i] >> 8) + 1) * 0x1p-24f;
       const float angle = static_cast<float>(static_cast<int32_t>(b[i] >> 8)) * (0x1p-24f * 6.283185307179586f);
       const float radius = vm::sqrt(-2.0f * vm::log(u));
