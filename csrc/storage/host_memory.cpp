@@ -98,6 +98,18 @@ struct HostMemory final : RawMemory {
   GrowingRange range_{huge_};
 };
 
+// The C library gives what is free at the end of its heap back to the system, and what it takes in a mapping of its own, as soon as these are above
+// 128 KiB; the limits rise to twice, and to once, the largest mapping that was ever freed. In a process whose large memory comes from malloc that
+// happens by itself. Tensors' does not, so that NumPy's arrays, which do, were mapped and cleared page by page for every batch of a DataLoader. One free block
+// of the most that counts says what those processes say; no page of it is touched, and whoever sets MALLOC_TRIM_THRESHOLD_ or its like is left alone.
+void raise_limits_of_malloc() {
+#if defined(__GLIBC__)
+  void* volatile block = std::malloc((4 * sizeof(long) - 1) << 20);  // DEFAULT_MMAP_THRESHOLD_MAX of glibc is 4 MiB times that
+  std::free(block);
+#endif
+}
+FL_AT_LOAD(raise_limits_of_malloc())
+
 }  // namespace
 
 size_t available_memory() {

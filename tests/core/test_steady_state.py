@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
 import resource
+import subprocess
+import sys
 
 import pytest
 
@@ -66,3 +69,28 @@ def test_gradients_of_leaves_are_not_copied():
     names = [event.name for event in recorded.events()]
     assert "AccumulateGrad" in names
     assert "clone" not in names
+
+
+ARRAYS = """
+import resource
+import flambeau as fl
+import numpy as np
+
+def batch():
+    return fl.utils.data.default_collate([np.full((3, 128, 128), float(i), np.float32) for i in range(16)])
+
+faults = []
+for _ in range(12):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    batch()
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(min(faults))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library's limits are not raised")
+def test_arrays_of_a_batch_come_from_memory_that_is_there():
+    """768 pages of arrays, which the C library would give back and take again for each batch."""
+    quiet = {key: value for key, value in os.environ.items() if not key.startswith(("MALLOC_", "GLIBC_"))}
+    run = subprocess.run([sys.executable, "-c", ARRAYS], capture_output=True, text=True, check=True, timeout=60, env=quiet)
+    assert int(run.stdout) < 50

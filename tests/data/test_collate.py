@@ -143,3 +143,16 @@ def test_further_keys_of_a_sample_are_left_out_and_missing_ones_are_key_errors()
     with pytest.raises(KeyError) as error:
         default_collate([{"x": {"a": 1, "b": 2}}, {"x": {"b": 2}}])
     assert str(error.value).startswith("default_collate: sample['x'] has no key a in sample 1 of the batch, but ['b']")
+
+
+def test_arrays_that_can_not_be_shared_are_batched_as_others():
+    plain = np.arange(6, dtype=np.float32).reshape(2, 3)
+    fixed = plain.copy()
+    fixed.flags.writeable = False
+    for array in (plain, fixed, plain[::-1][::-1], np.asfortranarray(plain), plain[:, ::-1][:, ::-1]):
+        batch = default_collate([array, array])
+        assert batch.tolist() == [plain.tolist()] * 2
+        batch.zero_()
+        assert array.tolist() == plain.tolist()
+    turned = default_collate([plain[::-1], plain])
+    assert turned[0].tolist() == plain[::-1].tolist()

@@ -151,6 +151,16 @@ def _collate_leaves(made: Any, leaves: Sequence[Any], where: str, table: dict[An
     return made(leaves, collate_fn_map=table)
 
 
+def _on_array(np: Any, value: Any) -> Tensor:
+    """A tensor on an array's memory, which is read soon; on a copy of what can not be shared."""
+    if type(value) is np.ndarray and value.flags.writeable:
+        try:
+            return _C.from_buffer(value)
+        except ValueError:  # negative strides
+            pass
+    return _C.from_buffer(np.array(value))
+
+
 def _collate(batch: Sequence[Any], where: str, table: dict[Any, Any]) -> Any:
     first = batch[0]
     made = _function_for(first, table)
@@ -165,7 +175,7 @@ def _collate(batch: Sequence[Any], where: str, table: dict[Any, Any]) -> Any:
         if first.dtype.kind in "mMV" or (is_array and first.dtype.kind in "SaUO"):
             kind = "an array" if is_array else "a number"
             raise TypeError(f"default_collate: {where} is {kind} of dtype {first.dtype} (pass collate_fn= for others)")
-        tensors = [_C.from_buffer(np.array(value)) for value in batch]
+        tensors = [_on_array(np, value) for value in batch]
         made = _function_for(tensors[0], table) if is_array else None
         return _collate_leaves(made or collate_tensor_fn, tensors, where, table)
     if isinstance(first, Mapping):
