@@ -71,3 +71,34 @@ def test_draws_have_their_median(name, args, median):
 def test_draws_refuse_what_is_no_distribution(name, args):
     with pytest.raises(fl.ArgumentError, match=f"{name}: "):
         getattr(fl.empty(2), name)(*args)
+
+
+@pytest.mark.parametrize("to", [0, 1, 2, 7])
+@pytest.mark.parametrize("start", [0, 1, 2, 7])
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.int16])
+def test_parts_of_one_memory_are_copied_as_from_another(start, to, dtype):
+    """Parts that meet, that are the same and that lie apart, also with elements of another width."""
+    x = fl.arange(24).to(dtype)
+    expected = x.numpy().copy()
+    expected[to : to + 8] = expected[start : start + 8].copy()
+    version = x._version
+    x[to : to + 8].copy_(x[start : start + 8])
+    assert x.tolist() == expected.tolist()
+    assert x._version > version
+    y = fl.arange(24).to(dtype)
+    whole = y.tolist()
+    y[to : to + 8].copy_(y.flip(0)[start : start + 8])
+    assert y.tolist()[to : to + 8] == whole[::-1][start : start + 8]
+    bytes_of = fl.arange(64).to(fl.uint8)
+    before = bytes_of.clone()
+    bytes_of.view(fl.float32)[to : to + 4].copy_(bytes_of[8 * start : 8 * start + 4])
+    assert bytes_of.view(fl.float32)[to : to + 4].tolist() == before[8 * start : 8 * start + 4].float().tolist()
+
+
+def test_rows_that_are_exchanged_in_one_memory():
+    x = fl.arange(12.0).view(3, 4)
+    x.copy_(x.flip(0))
+    assert x[0].tolist() == [8.0, 9.0, 10.0, 11.0]
+    y = fl.arange(9.0).view(3, 3)
+    y.copy_(y.t())
+    assert y[0].tolist() == [0.0, 3.0, 6.0]

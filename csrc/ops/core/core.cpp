@@ -67,10 +67,21 @@ Tensor clone(const Tensor& x) { return cast(x, x.dtype()); }
 
 void copy_out(const Tensor& x, const Tensor& y) { copy_elements(y, x); }
 
+namespace {
+
+// Whether an element of a may lie where one of b does; both are of one storage.
+bool may_meet(const Tensor& a, const Tensor& b) {
+  const auto in_a = reach(a.sizes(), a.strides(), a.offset()), in_b = reach(b.sizes(), b.strides(), b.offset());
+  const auto size_a = static_cast<int64_t>(item_size(a.dtype())), size_b = static_cast<int64_t>(item_size(b.dtype()));
+  return in_a->first * size_a < in_b->end * size_b && in_b->first * size_b < in_a->end * size_a;
+}
+
+}  // namespace
+
 void copy_(const Tensor& x, const Tensor& src, bool) {
-  if (x.same(src)) return;
   Tensor from = src;
-  if (&x.storage() == &src.storage()) {  // may overlap
+  if (&x.storage() == &src.storage() && may_meet(x, src)) {
+    if (x.dtype() == src.dtype() && x.offset() == src.offset() && x.sizes() == src.sizes() && x.strides() == src.strides()) return;  // the same elements
     from = empty(src.sizes(), src.dtype(), src.device());
     copy_elements(from, src);
   }

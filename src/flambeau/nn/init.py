@@ -247,22 +247,14 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         raise ValueError(f"orthogonal_: expected at least 2 dimensions, got {list(tensor.shape)}")
     if tensor.numel() == 0:
         return tensor
-    import numpy as np
-
-    from flambeau.linalg._lapack_arrays import by_numpy
-
     rows = tensor.shape[0]
     cols = tensor.numel() // rows
     with no_grad():
         exact = _C.float64 if tensor.dtype is _C.float64 else _C.float32
         drawn = ops.empty(rows, cols, dtype=exact).normal_(0, 1, generator=generator)
-        flat = drawn.numpy().astype(np.float64)
-        q, r = by_numpy(np.linalg.qr, flat.T if rows < cols else flat)
-        q = q * np.sign(np.diag(r))
-        if rows < cols:
-            q = q.T
-        values = _C.from_buffer(np.ascontiguousarray(q)).reshape(tensor.shape).to(tensor.dtype)
-        tensor.copy_(ops.mul(values, gain))
+        q, r = ops.linalg_qr(drawn.t() if rows < cols else drawn, "reduced")
+        q = ops.mul(q, ops.sign(ops.diagonal(r)))
+        tensor.copy_(ops.mul(q.t() if rows < cols else q, gain).reshape(tensor.shape))
     return tensor
 
 
