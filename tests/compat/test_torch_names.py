@@ -54,6 +54,23 @@ def test_what_modules_import_of_the_standard_library_is_there():
     assert lines == ["True True True False", "[]", "False False True"]
 
 
+def test_what_modules_have_from_each_other_is_there():
+    lines = says("""
+        import torch, torch.nn.functional as F, torch.utils.data
+        from torch.functional import F as f
+        from torch.nn.modules.conv import _ConvNd, _pair, _triple
+        from torch.nn.modules.activation import warnings, xavier_uniform_
+        from torch.optim.adam import ParamsT, _use_grad_for_differentiable
+        from torch.optim.lr_scheduler import Optimizer
+        from torch.distributions.categorical import logits_to_probs, probs_to_logits
+        from torch.utils.data.dataloader import DataLoader, Dataset
+        print(torch.sparse.torch is torch, torch.nn.functional.torch is torch, torch.utils.data.sampler.torch is torch, f is F)
+        print(_pair(2), _triple(1), xavier_uniform_ is torch.nn.init.xavier_uniform_, Optimizer is torch.optim.Optimizer, Dataset is torch.utils.data.Dataset)
+        print(hasattr(torch.nn.modules.conv, "xavier"), hasattr(torch.optim.adam, "Adamm"), hasattr(torch.fft, "F"))
+    """)
+    assert lines == ["True True True True", "(2, 2) (1, 1, 1) True True True", "False False False"]
+
+
 def test_modules_of_packages_of_the_standard_library_are_there_as_after_an_import_of_pytorch():
     lines = says("""
         import multiprocessing as mp, concurrent, ctypes, http, urllib, sys, torch

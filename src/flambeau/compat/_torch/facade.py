@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from flambeau.compat._torch.absent import instead_of
+from flambeau.compat._torch.borrowed import borrowed
 from flambeau.compat._torch.standard import has_imported
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
@@ -118,6 +119,9 @@ class Facade(types.ModuleType):
                 return submodule
         if has_imported(self.__name__, name):
             return importlib.import_module(name)
+        lent = None if name.startswith("__") else borrowed(self.__name__, name)
+        if lent is not None:
+            return lent
         if _is_from_import(sys._getframe(1)):
             text = missing_text(f"{self.__name__}.{name}", self.__name__, name, dir(self), place_of_caller())
             raise ImportError(text, name=self.__name__)
