@@ -1,4 +1,7 @@
-"""What PyTorch's modules have from each other: `torch.sparse.torch.eye`, `from torch.nn.modules.conv import _pair`, `from torch.functional import F`."""
+"""What PyTorch's modules have from each other.
+
+`torch.sparse.torch.eye`, `from torch.nn.modules.conv import _pair`, `from torch.functional import F`.
+"""
 
 from __future__ import annotations
 
