@@ -37,10 +37,10 @@ inline double gamma_power(double a, double x) {
   const double stirling = r * poly(z, 1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188, -691.0 / 360360, 1.0 / 156);
   return std::exp(-a * log1p_gap((x - a) / a) - stirling) / std::sqrt(2 * kPi * a);
 }
-// P by its power series, whose terms are positive.
-inline double gamma_series(double a, double x) {
+// P by its power series, whose terms are positive; what is below `small` of it is left out.
+inline double gamma_series(double a, double x, double small) {
   double term = 1, sum = 1;
-  for (int64_t k = 1; k < 200000 && term > 0x1p-56 * sum; ++k) {
+  for (int64_t k = 1; k < 200000 && term > small * sum; ++k) {
     term *= x / (a + static_cast<double>(k));
     sum += term;
   }
@@ -57,8 +57,22 @@ inline double gamma_complement(double a, double x) {
   const double u = std::expm1(a * std::log(x) - lgamma1p(a));
   return -u - (1 + u) * a * sum;
 }
-// Q by Legendre's continued fraction, from its end, for as many terms as this x wants.
-inline double gamma_fraction(double a, double x) {
+// Q by Legendre's continued fraction: from its end, for as many terms as this x wants, or, where rounding matters less, from its
+// beginning (Lentz, "Generating Bessel functions in Mie scattering calculations using continued fractions", 1976) for as many as change it.
+inline double gamma_fraction(double a, double x, double small) {
+  if (small > 0x1p-40) {
+    double b = x + 1 - a, c = 0x1p500, d = 1 / b, product = d;
+    for (int k = 1; k < 100000; ++k) {
+      const double n = static_cast<double>(k), numerator = n * (a - n);
+      b += 2;
+      d = 1 / (numerator * d + b);
+      c = b + numerator / c;
+      const double change = c * d;
+      product *= change;
+      if (std::fabs(change - 1) < small) break;
+    }
+    return gamma_power(a, x) * a * product;
+  }
   const double apart = (x - a) / std::sqrt(x);
   const int64_t terms = static_cast<int64_t>(30 + (a < x - 1 ? 700 / (apart * apart + 0.02) : 0) + (x < 20 ? 200 / x : 0) + 3 * std::sqrt(a));
   double tail = 0;
@@ -82,8 +96,8 @@ inline double gamma_uniform(double a, double x, bool upper) {
   const double rest = std::exp(-a * gap) / std::sqrt(2 * kPi * a) * (c0 + c1 / a), z = eta * std::sqrt(0.5 * a);
   return upper ? 0.5 * std::erfc(z) + rest : 0.5 * std::erfc(-z) - rest;
 }
-// The regularised incomplete gamma functions: P(a, x), and Q = 1 - P with `upper`.
-inline double gamma_incomplete(double a, double x, bool upper) {
+// The regularised incomplete gamma functions: P(a, x), and Q = 1 - P with `upper`, to about `small` of them.
+inline double gamma_incomplete(double a, double x, bool upper, double small = 0x1p-56) {
   if (x < 0 || a < 0) return kNaN<double>;
   if (a == 0) return x > 0 ? (upper ? 0.0 : 1.0) : kNaN<double>;
   if (x == 0) return upper ? 1.0 : 0.0;
@@ -93,13 +107,13 @@ inline double gamma_incomplete(double a, double x, bool upper) {
   if (a > 1e5) return gamma_uniform(a, x, upper);
   if (x < 1 && a < 0.5) {
     const double q = gamma_complement(a, x);
-    return upper ? q : q < 0.5 ? 1 - q : gamma_series(a, x);
+    return upper ? q : q < 0.5 ? 1 - q : gamma_series(a, x, small);
   }
   if (x < a + 1 || x < 1) {
-    const double p = gamma_series(a, x);
+    const double p = gamma_series(a, x, small);
     return upper ? 1 - p : p;
   }
-  const double q = gamma_fraction(a, x);
+  const double q = gamma_fraction(a, x, small);
   return upper ? q : 1 - q;
 }
 inline double gammainc(double a, double x) { return gamma_incomplete(a, x, false); }
@@ -156,8 +170,8 @@ inline double polygamma(double x, int64_t n) {
   return n % 2 ? size : -size;
 }
 
-inline float gammainc(float a, float x) { return static_cast<float>(gammainc(double{a}, double{x})); }
-inline float gammaincc(float a, float x) { return static_cast<float>(gammaincc(double{a}, double{x})); }
+inline float gammainc(float a, float x) { return static_cast<float>(gamma_incomplete(double{a}, double{x}, false, 0x1p-34)); }
+inline float gammaincc(float a, float x) { return static_cast<float>(gamma_incomplete(double{a}, double{x}, true, 0x1p-34)); }
 inline float gamma_density(float a, float x) { return static_cast<float>(gamma_density(double{a}, double{x})); }
 inline float zeta(float x, float q) { return static_cast<float>(zeta(double{x}, double{q})); }
 inline float polygamma(float x, int64_t n) { return static_cast<float>(polygamma(double{x}, n)); }

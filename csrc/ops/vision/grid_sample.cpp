@@ -17,6 +17,9 @@ using namespace places;
 
 constexpr int kTaps = 16;
 
+// What is known of the weights.
+enum class Order { Values, Slopes, Bends };
+
 template <class T>
 struct Taps {
   int count = 0;
@@ -61,39 +64,86 @@ void cubic(T t, T (&w)[4], T (&d)[4], T (&b)[4]) {
   b[3] = 6 * a * far2 - 10 * a;
 }
 
+// Of places near elements: std::floor and std::nearbyint are calls where the instruction set has nothing for them.
 template <class T>
-Axis<T> axis_taps(T v, int64_t size, Mode mode, Padding padding, bool align) {
-  Axis<T> out;
+T floor_of(T v) {
+  const T whole = static_cast<T>(static_cast<int64_t>(v));
+  return whole > v ? whole - 1 : whole;
+}
+template <class T>
+T nearest_to(T v) {  // ties to even
+  const T low = floor_of(v), rest = v - low;
+  const bool odd = (static_cast<int64_t>(low) & 1) != 0;
+  return rest > T(0.5) || (rest == T(0.5) && odd) ? low + 1 : low;
+}
+
+// Into `out`, as below: to return so much by value is to copy it.
+template <class T>
+void axis_taps(T v, int64_t size, Mode mode, Padding padding, bool align, Axis<T>& out) {
+  out.count = 0;
   const auto put = [&](T index, T weight, T slope, T bend = 0) {
     if (index >= 0 && index <= static_cast<T>(size - 1)) add(out, static_cast<int64_t>(index), weight, slope, bend);
   };
   Moved<T> x = element_of(v, size, padding, align);
   if (mode == Mode::Cubic) {  // the neighbours are padded, not the place
     T w[4], d[4], b[4];
-    const T low = std::floor(x.at);
+    const T low = floor_of(x.at);
     cubic(x.at - low, w, d, b);
     for (int k = 0; k < 4; ++k) put(inside(Moved<T>{low + static_cast<T>(k - 1), 0}, size, padding, align).at, w[k], d[k] * x.slope, b[k] * x.slope * x.slope);
-    return out;
+    return;
   }
   x = inside(x, size, padding, align);
   if (mode == Mode::Nearest) {
-    put(std::nearbyint(x.at), 1, 0);
-    return out;
+    put(nearest_to(x.at), 1, 0);
+    return;
   }
-  const T low = std::floor(x.at), t = x.at - low;
+  const T low = floor_of(x.at), t = x.at - low;
   put(low, 1 - t, -x.slope);
   put(low + 1, t, x.slope);
-  return out;
 }
 
-template <class T>
-Taps<T> taps_at(const T* place, const Tensor& x, Mode mode, Padding padding, bool align, bool bends = false) {
+// The taps of a place in a volume all of whose eight neighbours, or whose nearest element, are there: most places. In the order and with the roundings of
+// `taps_at`.
+template <Order order, class T>
+bool taps_within(const T* place, const Tensor& x, bool nearest, Padding padding, bool align, Taps<T>& taps) {
+  T weight[3][2], slope[3];
+  int64_t at = 0, step[3], stride = 1;
+  const int64_t* sizes = x.sizes().data() + 4;
+  for (int d = 0; d < 3; ++d) {
+    const int64_t size = sizes[-d];
+    const Moved<T> v = inside(element_of(place[d], size, padding, align), size, padding, align);
+    const T low = nearest ? nearest_to(v.at) : floor_of(v.at), t = v.at - low;
+    if (!(low >= 0 && low < static_cast<T>(nearest ? size : size - 1))) return false;
+    weight[d][0] = 1 - t, weight[d][1] = t, slope[d] = v.slope;
+    at += static_cast<int64_t>(low) * stride;
+    step[d] = stride;
+    stride *= size;
+  }
+  if (nearest) {
+    taps.count = 1;
+    taps.index[0] = at, taps.weight[0] = 1, taps.slope[0] = {};
+    return true;
+  }
+  taps.count = 8;
+  for (int n = 0; n < 8; ++n) {
+    const int i = n & 1, j = n >> 1 & 1, k = n >> 2;
+    taps.index[n] = at + (i ? step[0] : 0) + (j ? step[1] : 0) + (k ? step[2] : 0);
+    const T a = weight[0][i], b = weight[1][j], c = weight[2][k];
+    taps.weight[n] = a * b * c;
+    if (order == Order::Slopes) taps.slope[n] = {(i ? slope[0] : -slope[0]) * b * c, a * (j ? slope[1] : -slope[1]) * c, a * b * (k ? slope[2] : -slope[2])};
+  }
+  return true;
+}
+
+template <Order order, class T>
+void taps_at(const T* place, const Tensor& x, Mode mode, Padding padding, bool align, Taps<T>& taps) {
   const int axes = x.ndim() - 2;
+  if (order != Order::Bends && axes == 3 && mode != Mode::Cubic && taps_within<order>(place, x, mode == Mode::Nearest, padding, align, taps)) return;
   std::array<Axis<T>, 3> of;
-  for (int d = 0; d < axes; ++d) of[d] = axis_taps(place[d], x.size(-1 - d), mode, padding, align);
+  for (int d = 0; d < axes; ++d) axis_taps(place[d], x.size(-1 - d), mode, padding, align, of[d]);
   if (axes == 2) of[2].count = 1, of[2].index[0] = 0, of[2].weight[0] = 1, of[2].slope[0] = of[2].bend[0] = 0;
   const int64_t w = x.size(-1), h = x.size(-2);
-  Taps<T> taps;
+  taps.count = 0;
   for (int k = 0; k < of[2].count; ++k)
     for (int j = 0; j < of[1].count; ++j)
       for (int i = 0; i < of[0].count; ++i) {
@@ -101,13 +151,13 @@ Taps<T> taps_at(const T* place, const Tensor& x, Mode mode, Padding padding, boo
         taps.index[n] = (of[2].index[k] * h + of[1].index[j]) * w + of[0].index[i];
         const T a = of[0].weight[i], b = of[1].weight[j], c = of[2].weight[k];
         taps.weight[n] = a * b * c;
+        if (order == Order::Values) continue;
         const T da = of[0].slope[i], db = of[1].slope[j], dc = of[2].slope[k];
         taps.slope[n] = {da * b * c, a * db * c, a * b * dc};
-        if (!bends) continue;
+        if (order == Order::Slopes) continue;
         const T ab = da * db * c, ac = da * b * dc, bc = a * db * dc;
         taps.bend[n] = {{{of[0].bend[i] * b * c, ab, ac}, {ab, a * of[1].bend[j] * c, bc}, {ac, bc, a * b * of[2].bend[k]}}};
       }
-  return taps;
 }
 
 int64_t plane_of(const Tensor& x) {
@@ -165,18 +215,25 @@ void grid_sample(const Tensor& x, const Tensor& grid, int64_t mode, int64_t padd
     if (is_picture(x, static_cast<Mode>(mode)))
       return pictures<T>(in, places, static_cast<Mode>(mode), static_cast<Padding>(padding), align, out.wide);
     parallel_work(x.size(0) * points, c, 2048, [&](int64_t begin, int64_t end) {
+      Taps<T> taps;
+      int64_t n = begin / points, past = (n + 1) * points;  // the picture, and where it ends
       for (int64_t p = begin; p < end; ++p) {
-        const Taps<T> taps = taps_at(places.data<T>() + p * axes, in, static_cast<Mode>(mode), static_cast<Padding>(padding), align);
-        const int64_t n = p / points;
+        if (p == past) n += 1, past += points;
+        taps_at<Order::Values>(places.data<T>() + p * axes, in, static_cast<Mode>(mode), static_cast<Padding>(padding), align, taps);
+        const int64_t point = p - (past - points);
         const T* from = in.data<T>() + n * c * plane;
-        T* to = out.wide.data<T>() + n * c * points + p % points;
-        for (int64_t k = 0; k < c; ++k) {
-          T sum = 0;
-          for (int i = 0; i < taps.count; ++i) sum += taps.weight[i] * from[k * plane + taps.index[i]];
-          to[k * points] = sum;
-        }
+        T* to = out.wide.data<T>() + n * c * points + point;
+        const auto sums = [&](int count) __attribute__((always_inline)) {
+          for (int64_t k = 0; k < c; ++k) {
+            T sum = 0;
+            for (int i = 0; i < count; ++i) sum += taps.weight[i] * from[k * plane + taps.index[i]];
+            to[k * points] = sum;
+          }
+        };
+        if (taps.count == 8) sums(8);  // known to the compiler
+        else sums(taps.count);
         if (loses(static_cast<Mode>(mode), static_cast<Padding>(padding)))
-          lose(places.data<T>() + n * points * axes, axes, p % points, p % points + 1, out.wide.data<T>() + n * c * points, c, points);
+          lose(places.data<T>() + n * points * axes, axes, point, point + 1, out.wide.data<T>() + n * c * points, c, points);
       }
     });
   });
@@ -190,6 +247,7 @@ void grid_sample_backward(const Tensor& dy, const Tensor& x, const Tensor& grid,
   const int64_t c = x.size(1), plane = plane_of(x), points = plane_of(dy);
   visit_float(in.dtype(), [&]<class T>(T) {
     parallel_for(0, x.size(0), 1, [&](int64_t begin, int64_t end) {  // pictures: the places of one add up in order
+      Taps<T> taps;
       for (int64_t n = begin; n < end; ++n) {
         const T* from = in.data<T>() + n * c * plane;
         T* to = out_x.wide.data<T>() + n * c * plane;
@@ -202,7 +260,7 @@ void grid_sample_backward(const Tensor& dy, const Tensor& x, const Tensor& grid,
         }
         for (int64_t p = 0; p < points; ++p) {
           const int64_t at = (n * points + p) * axes;
-          const Taps<T> taps = taps_at(places.data<T>() + at, in, static_cast<Mode>(mode), static_cast<Padding>(padding), align);
+          taps_at<Order::Slopes>(places.data<T>() + at, in, static_cast<Mode>(mode), static_cast<Padding>(padding), align, taps);
           const T* dys = grads.data<T>() + n * c * points + p;
           std::array<T, 3> slope{};
           for (int64_t k = 0; k < c; ++k) {
@@ -229,13 +287,14 @@ void grid_sample_double_backward(const Tensor& gx, const Tensor& ggrid, const Te
   const int64_t c = x.size(1), plane = plane_of(x), points = plane_of(dy);
   visit_float(in.dtype(), [&]<class T>(T) {
     parallel_for(0, x.size(0), 1, [&](int64_t begin, int64_t end) {  // pictures, as in the gradient
+      Taps<T> taps;
       for (int64_t n = begin; n < end; ++n) {
         const T *from = in.data<T>() + n * c * plane, *moved = by_x.data<T>() + n * c * plane;
         T* to = out_x.wide.data<T>() + n * c * plane;
         std::fill_n(to, c * plane, T(0));
         for (int64_t p = 0; p < points; ++p) {
           const int64_t at = (n * points + p) * axes;
-          const Taps<T> taps = taps_at(places.data<T>() + at, in, static_cast<Mode>(mode), static_cast<Padding>(padding), align, true);
+          taps_at<Order::Bends>(places.data<T>() + at, in, static_cast<Mode>(mode), static_cast<Padding>(padding), align, taps);
           const T* along = by_grid.data<T>() + at;
           std::array<T, kTaps> change;  // of each weight, along the gradient by the grid
           std::array<std::array<T, 3>, kTaps> change_slope;

@@ -42,8 +42,9 @@ FL_VM Moved<T> reflected(Moved<T> x, int64_t twice_low, int64_t twice_high) {
   const T low = static_cast<T>(twice_low) / 2, span = static_cast<T>(twice_high - twice_low) / 2;
   T at = x.at - low, sign = 1;
   if (at < 0) at = -at, sign = -1;
-  const T rest = std::fmod(at, span);
-  const bool turned = static_cast<int64_t>(std::fmod(std::floor(at / span), T(2))) != 0;
+  const bool once = at < 2 * span, first = at < span;  // as a rule, and without a division
+  const T rest = first ? at : once ? at - span : std::fmod(at, span);
+  const bool turned = once ? !first : static_cast<int64_t>(std::fmod(std::floor(at / span), T(2))) != 0;
   return turned ? Moved<T>{span - rest + low, -sign * x.slope} : Moved<T>{rest + low, sign * x.slope};
 }
 
