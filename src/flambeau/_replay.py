@@ -41,6 +41,7 @@ class Noted(list[Again]):
         super().__init__()
         self.place = generator_place()  # at its beginning
         self.second_runs = 0  # of checkpointed parts: `_redraw.py`
+        self.inside = 0  # interruptions of the recording within kernels of custom ops, whose own affair they are
 
 
 class _Here(threading.local):
@@ -64,6 +65,12 @@ def noting() -> Iterator[Noted]:
 def noted() -> Noted:
     """What happened so far in the call that is going on, to be added to."""
     return _here.noted if _here.noted is not None else Noted()
+
+
+def interruptions() -> int:
+    """How often the recording of this thread was interrupted, ever."""
+    latest = _C.graph.latest_interruption()
+    return latest[0] if latest else 0
 
 
 def is_noting() -> bool:

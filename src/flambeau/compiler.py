@@ -295,14 +295,20 @@ class _Compiled:
         with lazy(activation_memory_budget=self.budget), contextlib.ExitStack() as stack:
             for region in whole:
                 stack.enter_context(region)
+            count = _replay.interruptions()
             result = self.function(*args, **kwargs)
-            self._insist()
+            self._insist(count)
         if weighed:
             weighed.note(args, kwargs)
         return result
 
-    def _insist(self) -> None:
-        if self.fullgraph and (why := _C.graph.interruption()):
+    def _insist(self, before: int) -> None:
+        if not self.fullgraph or _replay.interruptions() - before == (inside := _replay.noted().inside):
+            return
+        why = _C.graph.interruption()  # the first
+        if inside and (latest := _C.graph.latest_interruption()):
+            why = latest[1:]
+        if why:
             raise CompileError(f"{self._name()}: {why[0]} at {why[1] or 'an unknown line'}; fullgraph=True allows no such thing")
 
     def _name(self) -> str:
@@ -520,7 +526,8 @@ def compile(
         disable: return the model as it is.
         options: of these "activation_memory_budget" is looked at: that of `lazy`, for each call. It is for functions that are whole
             training steps; a forward alone keeps what its backward will read.
-        dynamic, backend: taken for PyTorch's sake; shapes may always change, and there is one backend.
+        dynamic, backend: taken for PyTorch's sake; shapes may always change, and there is one backend. A warning says that a function
+            which is given as one is not called.
         name, recompile_limit, isolate_recompiles: taken for PyTorch's sake, too; each compiled function keeps what it recorded for itself.
 
     Raises:
@@ -538,6 +545,9 @@ def compile(
         raise ValueError(f"compile: mode = {mode!r}; expected None, 'default', 'replay', 'predict' or one of PyTorch's modes")
     if shapes_spec is not None:
         raise ValueError(f"compile: shapes_spec = {shapes_spec!r}; expected None: shapes may always change, and are not checked")
+    if callable(backend):
+        given = getattr(backend, "__name__", type(backend).__name__)
+        warn(f"compile: backend = {given} is not called, since there are no graphs to give it; calls are recorded as ever")
     if model is None:
         return functools.partial(compile, fullgraph=fullgraph, mode=mode, options=options, disable=disable)
     if not callable(model):

@@ -506,12 +506,19 @@ def test_programs_are_kept_up_to_a_number():
     assert int(fl.compiler.explain(f).split("replayed; ")[1].split()[0]) <= 64
 
 
+def backend_of_mine(gm, example_inputs):
+    raise AssertionError
+
+
 def test_options_of_others_are_taken_and_wrong_ones_refused():
     def f(x):
         return x + 1
 
     assert fl.compile(f, disable=True) is f
     assert same(fl.compile(dynamic=True, backend="inductor", options={"a": 1})(f)(fl.ones(2)), fl.ones(2) + 1)
+    with pytest.warns(UserWarning, match="compile: backend = backend_of_mine is not called, since there are no graphs to give it"):
+        g = fl.compile(f, backend=backend_of_mine)
+    assert same(g(fl.ones(2)), fl.ones(2) + 1)
     with pytest.raises(ValueError, match="mode = 'fast'"):
         fl.compile(f, mode="fast")
     with pytest.raises(TypeError, match="expected a function or a module"):

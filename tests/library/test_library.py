@@ -574,6 +574,24 @@ def test_lazy_and_compile():
     assert fl.allclose(f(x), y)
 
 
+@pytest.mark.eager("it is compiled inside of the test")
+def test_fullgraph_does_not_mind_what_a_kernel_reads():
+    @library.custom_op("t::outer_sine", mutates_args=())
+    def outer_sine(x: fl.Tensor) -> fl.Tensor:
+        return sine(x) * float(x[0])  # an op that reads, in one that reads
+
+    x = fl.rand(4)
+    for op, expected in ((sine, (2 * x).sin() + 1), (outer_sine, (2 * x).sin() * 2 * x[0] + 1)):
+        f = fl.compile(lambda x, op=op: op(x * 2) + 1, fullgraph=True)
+        assert fl.allclose(f(x), expected)
+    z = fl.rand(4, requires_grad=True)
+    fl.compile(lambda x: sine(x * 2), fullgraph=True)(z).sum().backward()
+    assert fl.allclose(z.grad, 2 * (2 * z).cos())
+    g = fl.compile(lambda x: sine(x * 2) * x.sum().item(), fullgraph=True)
+    with pytest.raises(fl.compiler.CompileError, match=r"a value was read at .*test_library.py.*x.sum\(\).item"):
+        g(x)
+
+
 @pytest.mark.eager("a graph is recorded inside of the test")
 def test_a_graph_holds_it_as_one_node():
     g = graph.record(lambda x: sine(x * 2, 3.0) + 1, fl.ones(3))

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from flambeau import _C
+from flambeau import _C, _replay
 from flambeau._C import Tensor
 from flambeau._errors import NoExtensionError
 from flambeau.amp.autocast_mode import autocast, is_autocast_enabled
@@ -263,6 +263,14 @@ class CustomOpDef(Generic[P, R]):
         kind = kind_of(tensors_in(values))
         if recording.on and self._fake is not None and kind == "cpu":
             return recording.call(self, values)
+        if not _replay.is_noting():
+            return self._run(kind, values, mutated)
+        noted, inside, before = _replay.noted(), _replay.noted().inside, _replay.interruptions()
+        result = _of_our_own(self._run(kind, values, mutated))
+        noted.inside = inside + _replay.interruptions() - before  # those of ops that the kernel calls are among them
+        return result
+
+    def _run(self, kind: str, values: list[Any], mutated: list[Tensor]) -> Any:
         args, kwargs = self._schema.split([_without_history(v) for v in values])
         with no_grad():
             try:
@@ -319,6 +327,14 @@ def _cast(value: Any, dtype: Any) -> Any:
     if isinstance(value, Tensor):
         return value.to(dtype) if value.is_floating_point() and value.dtype is not _C.float64 else value
     return type(value)(_cast(v, dtype) for v in value) if type(value) in (tuple, list) else value
+
+
+def _of_our_own(result: Any) -> Any:
+    """Copies, since a recording runs at once, as an interruption, what is done with memory that NumPy shares."""
+    if isinstance(result, Tensor):
+        with no_grad():
+            return result.clone()
+    return type(result)(map(_of_our_own, result)) if type(result) in (tuple, list) else result
 
 
 def _without_history(value: Any) -> Any:
