@@ -95,6 +95,21 @@ def test_the_causal_hint_alone_is_refused(call):
         call(fl.randn(4, 2, 8))
 
 
+def test_a_region_for_kernels_of_a_gpu_refuses_attention_alone():
+    q = fl.randn(1, 2, 3, 4)
+    expected = F.scaled_dot_product_attention(q, q, q)
+    kernels = [nn.attention.SDPBackend.EFFICIENT_ATTENTION, nn.attention.SDPBackend.CUDNN_ATTENTION]
+    with nn.attention.sdpa_kernel(kernels):  # programs look for what there is by what raises in here
+        text = "sdpa_kernel allows EFFICIENT_ATTENTION, CUDNN_ATTENTION, of a GPU; expected MATH or FLASH_ATTENTION, too"
+        with pytest.raises(RuntimeError, match=text):
+            F.scaled_dot_product_attention(q, q, q)
+        with pytest.raises(RuntimeError, match=text):
+            nn.MultiheadAttention(4, 2)(q[0], q[0], q[0], need_weights=False)
+        with nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
+            assert fl.equal(F.scaled_dot_product_attention(q, q, q), expected)
+    assert fl.equal(F.scaled_dot_product_attention(q, q, q), expected)
+
+
 def test_errors():
     with pytest.raises(ValueError, match="embed_dim = 8 does not divide by num_heads = 3"):
         nn.MultiheadAttention(8, 3)

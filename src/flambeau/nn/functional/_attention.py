@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
+
 from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._info import switch
@@ -10,6 +13,13 @@ from flambeau._tensor import broadcast_shapes
 from flambeau.nn.functional._dropout import check_p
 
 __all__ = ["scaled_dot_product_attention"]
+
+
+class _Here(threading.local):
+    refused: Sequence[object] = ()  # kernels of PyTorch's, none of which runs here, that `sdpa_kernel` allows alone
+
+
+here = _Here()
 
 
 def scaled_dot_product_attention(
@@ -32,6 +42,9 @@ def scaled_dot_product_attention(
     The mask is bool (what may be looked at), or is added and has the type of the query, or float32. With `is_causal`, position t looks at
     keys 0 to t alone, of those that the mask leaves.
     """
+    if here.refused:
+        names = ", ".join(map(str, here.refused))
+        raise RuntimeError(f"scaled_dot_product_attention: sdpa_kernel allows {names}, of a GPU; expected MATH or FLASH_ATTENTION, too")
     if is_causal is not False and is_causal is not True:
         is_causal = switch("scaled_dot_product_attention", "is_causal", is_causal)
     if enable_gqa is not False and enable_gqa is not True:
