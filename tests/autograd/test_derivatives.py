@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 from support.compare import assert_near
 from support.tensors import leaf
@@ -23,6 +25,16 @@ def test_gradcheck_finds_a_wrong_gradient():
     with pytest.raises(RuntimeError, match=r"backward gives 3.0, finite differences \d"):
         fl.autograd.gradcheck(Wrong.apply, (x,))
     assert not fl.autograd.gradcheck(Wrong.apply, (x,), raise_exception=False)
+
+
+@pytest.mark.parametrize(("dtype", "wanted"), [(fl.float32, "float64"), (fl.complex64, "complex128")], ids=str)
+def test_gradcheck_warns_of_few_digits(dtype, wanted):
+    exact, coarse = fl.ones(1, dtype=fl.float64, requires_grad=True), fl.ones(1, dtype=dtype, requires_grad=True)
+    with pytest.warns(UserWarning, match=rf"gradcheck: input\[1\] is {dtype}, which has too few digits .* expected {wanted}"):
+        fl.autograd.gradcheck(lambda x, y: x + y.real, (exact, coarse), raise_exception=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fl.autograd.gradcheck(lambda x: x * 2, (exact,))
 
 
 def test_gradgradcheck():

@@ -20,6 +20,15 @@ def test_a_tangent_goes_along():
     assert plain.tangent is None
 
 
+@pytest.mark.parametrize(("dtype", "other"), [(fl.float64, fl.float32), (fl.float32, fl.float64), (fl.complex128, fl.complex64)], ids=str)
+def test_a_tangent_of_another_precision_is_cast(dtype, other):
+    x, t = fl.tensor([1.0, 2.0], dtype=dtype), fl.tensor([3.0, 4.0], dtype=other)
+    with fwd.dual_level():
+        y = fwd.unpack_dual(fwd.make_dual(x, t).exp())
+    assert y.tangent.dtype is dtype
+    assert_near(y.tangent, x.exp() * t.to(dtype))
+
+
 def test_without_its_level_a_dual_is_its_primal():
     with fwd.dual_level():
         dual = fwd.make_dual(fl.ones(2), fl.ones(2))
@@ -78,8 +87,9 @@ def test_writes_reach_views():
     "primal, tangent, error, text",
     [
         (fl.ones(2), fl.ones(3), fl.ShapeError, r"tensor has shape \[2\], tangent \[3\]"),
-        (fl.ones(2), fl.ones(2, dtype=fl.float64), fl.DTypeError, "tensor is flambeau.float32, tangent flambeau.float64"),
-        (fl.ones(2).long(), fl.ones(2).long(), fl.DTypeError, "expected one floating point"),
+        (fl.ones(2), fl.ones(2, dtype=fl.complex64), fl.DTypeError, "tensor is flambeau.float32, tangent flambeau.complex64"),
+        (fl.ones(2), fl.ones(2).long(), fl.DTypeError, "tensor is flambeau.float32, tangent flambeau.int64"),
+        (fl.ones(2).long(), fl.ones(2).long(), fl.DTypeError, "expected floating point types, or complex ones"),
         (1.0, fl.ones(()), TypeError, "tensor is a float"),
     ],
 )

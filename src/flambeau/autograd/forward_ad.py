@@ -89,22 +89,24 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
     Raises:
         RuntimeError: no level was entered, or `tensor` has a tangent already.
-        DTypeError: types that are no floating point or complex ones, or two types.
+        DTypeError: types that are no floating point or complex ones, or a complex one and another. A tangent of another precision is cast.
         ShapeError: other shapes.
     """
     for what, x in (("tensor", tensor), ("tangent", tangent)):
         if not isinstance(x, Tensor):
             raise TypeError(f"make_dual: {what} is a {type(x).__name__}; expected a Tensor")
     found = _level("make_dual", level)
-    dtype = dtype_of(tensor)
-    if not (dtype.is_floating_point or dtype.is_complex) or dtype is not dtype_of(tangent):
-        raise _C.DTypeError(f"make_dual: tensor is {dtype}, tangent {dtype_of(tangent)}; expected one floating point or complex type")
+    dtype, other = dtype_of(tensor), dtype_of(tangent)
+    if (dtype.is_floating_point, dtype.is_complex) != (other.is_floating_point, other.is_complex) or not (
+        dtype.is_floating_point or dtype.is_complex
+    ):
+        raise _C.DTypeError(f"make_dual: tensor is {dtype}, tangent {other}; expected floating point types, or complex ones")
     if shape_of(tensor) != shape_of(tangent):
         shapes = f"tensor has shape {list(shape_of(tensor))}, tangent {list(shape_of(tangent))}"
         raise _C.ShapeError(f"make_dual: {shapes}; expected equal shapes")
     if found.holds(tensor):
         raise RuntimeError("make_dual: tensor has a tangent in this level; pass its primal (unpack_dual)")
-    return found.dual(tensor.view_as(tensor), tangent)
+    return found.dual(tensor.view_as(tensor), tangent if other is dtype else tangent.to(dtype))
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:

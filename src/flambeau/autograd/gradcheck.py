@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import flambeau
+from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._no_tensor import wants_tensors
+from flambeau._warn import warn
 from flambeau.autograd._edges import is_sparse
 from flambeau.autograd.backward import grad
 
@@ -123,6 +125,11 @@ def gradcheck(
     wanted = [x for x in every if isinstance(x, Tensor) and x.requires_grad]
     if not wanted:
         raise ValueError("gradcheck: no input requires grad; expected at least one")
+    for k, x in enumerate(every):
+        if isinstance(x, Tensor) and x.requires_grad and x.dtype not in (_C.float64, _C.complex128):
+            dtype = "complex128" if x.is_complex() else "float64"
+            warn(f"gradcheck: input[{k}] is {x.dtype}, which has too few digits for finite differences; expected {dtype}")
+            break
     differences = [_numeric(func, every, x, eps) for x in wanted]
     outputs = _outputs(func, every)  # whose graph is made once nothing is moved any more
     for k, (x, numeric) in enumerate(zip(wanted, differences)):
