@@ -454,6 +454,7 @@ EIGHT = bytes(8)
 BAD = {
     "empty": (b"", "has 0 bytes"),
     "short": (b"abc", "has 3 bytes"),
+    "a page": (b"<html><body>404</body></html>", "begin with b'<html><b', as no file of tensors does: those of PyTorch, NumPy, safetensors and GGUF are read"),
     "huge header": (container(b"{}", length=2**60), "announces a header of 1152921504606846976"),
     "pickle": (b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00}" * 3, "is refused at its first pickle"),
     "truncated header": (container({"x": entry()}, EIGHT)[:30], "announces a header"),

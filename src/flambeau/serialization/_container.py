@@ -205,15 +205,18 @@ def _find_pairs(entries: dict[str, Any], metadata: dict[str, str]) -> None:
 def read_header(source: Source) -> tuple[dict[str, Any], dict[str, str], int]:
     """Returns (tensor entries, metadata, where the data starts), all checked."""
     size = source.size
-    if size < 8:
-        raise FileFormatError(f"has {size} bytes; a safetensors file has at least 8")
-    n = int.from_bytes(source.read(0, 8, "its length"), "little")
+    begins = source.read(0, min(size, 9), "its begin")
+    n = int.from_bytes(begins[:8], "little")
+    if size < 8 or (begins[8:] != b"{" and n > min(size - 8, MAX_HEADER_BYTES)):
+        raise FileFormatError(
+            f"has {size} bytes that begin with {begins[:8]!r}, as no file of tensors does: "
+            "those of PyTorch, NumPy, safetensors and GGUF are read"
+        )
     if n > min(size - 8, MAX_HEADER_BYTES):
         raise FileFormatError(
             f"announces a header of {n} bytes, but has {size - 8} bytes behind the length (and "
             "at most "
-            f"{MAX_HEADER_BYTES} are allowed): truncated, or not a safetensors file (it begins with "
-            f"{source.read(0, 8, 'its length')!r})"
+            f"{MAX_HEADER_BYTES} are allowed): truncated, or not a safetensors file"
         )
     raw = source.read(8, n, "its header")
     try:
