@@ -121,3 +121,69 @@ setup:
 def test_what_a_measurement_says(times, spec, text):
     first, _, rest = repr(benchmark.Measurement(1, times, benchmark.TaskSpec(**spec))).partition("\n")
     assert first.startswith("<flambeau.utils.benchmark.Measurement object at 0x") and rest == text
+
+
+def test_figures_that_can_be_trusted():
+    spec = benchmark.TaskSpec("x")
+    assert benchmark.Measurement(1, [1.0], spec).significant_figures == 4
+    assert benchmark.Measurement(1, [1.0, 1.001, 1.002, 1.003] * 25, spec).significant_figures == 3
+    assert benchmark.Measurement(1, [1.0, 1.1, 1.2, 1.3] * 25, spec).significant_figures == 1
+    assert benchmark.Measurement(1, [1.0, 9.0], spec).significant_figures == 1
+
+
+# ---------------------------------------------------------------- random arguments
+
+
+def test_a_fuzzer_makes_what_fits():
+    sizes = [benchmark.FuzzedParameter(f"k{i}", minval=1, maxval=10000, distribution="loguniform") for i in range(2)]
+    tensor = benchmark.FuzzedTensor("x", size=("k0", "k1"), min_elements=128, max_elements=10000, probability_contiguous=0.5)
+    fuzzer = benchmark.Fuzzer(parameters=[sizes], tensors=[tensor], constraints=[lambda k0, k1: k0 != k1], seed=1)
+    seen = set()
+    for tensors, told, params in fuzzer.take(30):
+        x = tensors["x"]
+        assert x.shape == (params["k0"], params["k1"]) and 128 <= x.numel() == told["x"]["numel"] <= 10000
+        assert told["x"]["is_contiguous"] == x.is_contiguous() and told["x"]["dtype"] == str(x.dtype)
+        assert 0 <= x.min() and x.max() < 1
+        seen.add(x.is_contiguous())
+    assert seen == {False, True} and 0 < fuzzer.rejection_rate < 1
+
+    def drawn(seed):
+        fuzzer = benchmark.Fuzzer(sizes, [tensor], seed=seed)
+        return [(params, tensors["x"].sum().item()) for tensors, _, params in fuzzer.take(3)]
+
+    assert drawn(3) == drawn(3) != drawn(4)
+
+
+def test_a_fuzzer_follows_aliases_steps_and_numbers_of_axes():
+    parameters = [
+        benchmark.FuzzedParameter("dim", distribution={1: 0.5, 2: 0.5}, strict=True),
+        benchmark.FuzzedParameter("n", 3, 6, "uniform"),
+        benchmark.FuzzedParameter("m", distribution={benchmark.ParameterAlias("n"): 1.0}),
+        benchmark.FuzzedParameter("p", 0.5, 1.5, "uniform"),
+    ]
+    tensors = [
+        benchmark.FuzzedTensor("x", size=("n", "m"), steps=(2, 1), dim_parameter="dim", probability_contiguous=1.0, dtype=fl.int64),
+        benchmark.FuzzedTensor("y", size=(2, "n"), tensor_constructor=lambda size, dtype, p, **_: fl.full(size, p, dtype=dtype)),
+    ]
+    axes = set()
+    for made, told, params in benchmark.Fuzzer(parameters, tensors, seed=0).take(20):
+        assert made["x"].shape == (params["n"],) * params["dim"] and params["m"] == params["n"]
+        assert made["x"].stride(0) == 2 * params["n"] ** (params["dim"] - 1) and told["x"]["steps"] == (2, 1)[: params["dim"]]
+        assert made["x"].dtype is fl.int64 and fl.equal(made["y"], fl.full((2, params["n"]), params["p"]))
+        axes.add(params["dim"])
+    assert axes == {1, 2}
+
+
+@pytest.mark.parametrize(("make", "error", "text"), [
+    (lambda: benchmark.FuzzedParameter("a", 1, 2), ValueError, "distribution = None; expected 'uniform', 'loguniform' or a dict"),
+    (lambda: benchmark.FuzzedParameter("a", 0, 2, "loguniform"), ValueError, "minval = 0, maxval = 2; expected two numbers, above 0,"),
+    (lambda: benchmark.FuzzedParameter("a", distribution={1: 0.5}), ValueError, "expected probabilities alone, with the sum 1"),
+    (lambda: benchmark.FuzzedTensor("x", (1,), cuda=True), NotImplementedError, "cuda = True"),
+    (lambda: benchmark.FuzzedTensor("x", (1, 2), steps=(1,)), ValueError, "expected one for each of the 2 axes"),
+    (lambda: benchmark.Fuzzer([], [benchmark.FuzzedTensor("x", (1,))] * 2), ValueError, "'x' is the name of several"),
+    (lambda: next(benchmark.Fuzzer([], [benchmark.FuzzedTensor("x", (3,), max_elements=2)]).take(1)), ValueError, "none fits"),
+    (lambda: benchmark.Timer("1").collect_callgrind(), NotImplementedError, "instructions are not counted here"),
+])  # fmt: skip
+def test_fuzzers_refuse(make, error, text):
+    with pytest.raises(error, match=text):
+        make()

@@ -12,14 +12,19 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 import statistics
 import timeit
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from flambeau._C import get_num_threads, set_num_threads
+from flambeau.utils._fuzzer import FuzzedParameter, FuzzedTensor, Fuzzer, ParameterAlias
 
-__all__ = ["Compare", "Language", "Measurement", "TaskSpec", "Timer", "select_unit", "trim_sigfig", "unit_to_english"]
+__all__ = [
+    "Compare", "FuzzedParameter", "FuzzedTensor", "Fuzzer", "Language", "Measurement", "ParameterAlias", "TaskSpec", "Timer", "select_unit",
+    "trim_sigfig", "unit_to_english",
+]  # fmt: skip
 
 UNITS = {"ns": (1e-9, "nanosecond"), "us": (1e-6, "microsecond"), "ms": (1e-3, "millisecond"), "s": (1.0, "second")}
 
@@ -107,6 +112,14 @@ class Measurement:
         return high - low
 
     @property
+    def significant_figures(self) -> int:
+        """How many figures of the times can be trusted, by the spread of the half in the middle: 1 to 4."""
+        low, high = statistics.quantiles(self.times, n=4, method="inclusive")[::2] if len(self.times) > 1 else self.times * 2
+        middle = [t for t in self.times if low <= t <= high]
+        error = 1.645 * statistics.pstdev(middle or self.times) / max(len(middle), 1) ** 0.5  # 9 of 10 means lie within it
+        return max(1, min(4, math.floor(-math.log10(error / self.median)))) if error else 4
+
+    @property
     def has_warnings(self) -> bool:
         """Whether the spread is too wide to trust: quartiles more than a tenth of the median apart."""
         return self.iqr > 0.1 * self.median
@@ -124,7 +137,7 @@ class Measurement:
     def __repr__(self) -> str:
         spec, n = self.task_spec, len(self.times)
         unit, seconds = select_unit(self.median)
-        lines = [f"<flambeau.utils.benchmark.Measurement object at {id(self):#x}>"]
+        lines = [f"<{type(self).__module__}.Measurement object at {id(self):#x}>"]
         if spec.label or spec.sub_label:
             lines.append(spec.title)
         else:
@@ -232,6 +245,14 @@ class Timer:
             NotImplementedError: always.
         """
         raise NotImplementedError("Timer.repeat: use blocked_autorange(), which chooses the repetitions, or timeit(number)")
+
+    def collect_callgrind(self, *args: Any, **kwargs: Any) -> None:
+        """Not here: instructions are not counted.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("Timer.collect_callgrind: instructions are not counted here; use timeit(number) or blocked_autorange()")
 
     def _block(self) -> int:
         """Repetitions of a run that takes a thousand times what reading the clock does, and a millisecond at least."""

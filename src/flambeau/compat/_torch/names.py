@@ -77,7 +77,7 @@ PARTS: dict[str, str | tuple[str, ...]] = {
     "optim._adafactor": "optim.matrices",
     "optim._muon": "optim.matrices",
     "utils.benchmark.utils": "utils.benchmark",
-    **{f"utils.benchmark.utils.{part}": "utils.benchmark" for part in ("common", "compare", "timer")},
+    **{f"utils.benchmark.utils.{part}": "utils.benchmark" for part in ("common", "compare", "fuzzer", "timer")},
     "utils.data._utils.collate": "utils.data.collate",
     "utils.data._utils.worker": "utils.data._workers",
     "utils.data.datapipes._decorator": ("utils.data.datapipes._base", "utils.data.datapipes._decorators"),
