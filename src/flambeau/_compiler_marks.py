@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,6 +64,15 @@ def reset() -> None:
 
 _INDUCTOR = "inductor"  # what PyTorch's is called
 _backend: Any = _INDUCTOR
+
+
+def list_backends(exclude_tags: Iterable[str] | None = ("debug", "experimental")) -> list[str]:
+    """The one way to compile, which has no tags.
+
+    >>> list_backends()
+    ['flambeau']
+    """
+    return ["flambeau"]
 
 
 def get_default_backend() -> Any:

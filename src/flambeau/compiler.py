@@ -40,6 +40,7 @@ from flambeau._compiler_marks import (
     get_default_backend,
     is_dynamo_compiling,
     is_exporting,
+    list_backends,
     nested_compile_region,
     reset,
     set_default_backend,
@@ -52,7 +53,7 @@ from flambeau.autograd.modes import no_grad
 
 __all__ = [
     "CompileError", "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "explain",
-    "get_default_backend", "is_compiling", "is_dynamo_compiling", "is_exporting", "lazy",
+    "get_default_backend", "is_compiling", "is_dynamo_compiling", "is_exporting", "lazy", "list_backends",
     "nested_compile_region", "reset", "set_default_backend", "set_stance", "stats", "substitute_in_graph",
 ]  # fmt: skip
 

@@ -1025,3 +1025,24 @@ def test_every_name_that_a_module_lists_can_be_read():
         print("read")
     """)
     assert lines == ["[]", "read"]
+
+
+def test_switches_of_torch_s_notes():
+    assert says("""
+        import torch
+        from torch.utils.serialization import config
+        with config.patch({"load.mmap": True, "save.compute_crc32": False}):
+            print(config.load.mmap, torch.serialization.get_crc32_options())
+        print(config.load.mmap, config.save.compute_crc32, torch.serialization.get_crc32_options(), config.save.storage_alignment)
+        try:
+            config.load.map = True
+        except AttributeError as error:
+            print(error)
+        torch.utils.backcompat.broadcast_warning.enabled = True
+        print(torch.utils.backcompat.keepdim_warning.enabled, torch.compiler.list_backends(), torch._dynamo.list_backends())
+    """) == [
+        "True False",
+        "False True True 64",
+        "torch.utils.serialization.config has no 'map'; it has mmap, endianness, mmap_flags, calculate_storage_offsets",
+        "False ['flambeau'] ['flambeau']",
+    ]

@@ -79,6 +79,7 @@ REASONS: dict[str, dict[str, str]] = {
     "torch_version": dict.fromkeys(
         ("TorchVersion", "__version__"), "the version of PyTorch whose surface is followed; flambeau has its own"
     ),
+    "utils.backcompat": dict.fromkeys(("Warning", "broadcast_warning", "keepdim_warning"), "switches of PyTorch 0.2, which change nothing"),
     "utils.collect_env": dict.fromkeys(("get_pretty_env_info", "main"), "`flambeau doctor` looks at a machine; packages print this"),
     "utils.cpp_extension": dict.fromkeys(
         (
@@ -87,6 +88,8 @@ REASONS: dict[str, dict[str, str]] = {
         ),
         _COMPILED,
     ),
+    "utils.serialization": {"config": "flambeau.serialization has functions for what can be set"},
+    "utils.serialization.config": dict.fromkeys(("load", "patch", "save"), "flambeau.serialization has functions for what can be set"),
     "utils.weak": dict.fromkeys(("TensorWeakRef", "WeakIdKeyDictionary", "WeakIdRef", "WeakRef", "WeakTensorKeyDictionary"), _INSIDE),
     "version": {"__version__": "the version of PyTorch whose surface is followed; flambeau has its own"},
 }

@@ -11,9 +11,10 @@ from flambeau.compiler import (
     assume_constant_result,
     disable,
     is_compiling,
+    list_backends,
 )
 
-__all__ = ["OptimizedModule", "allow_in_graph", "config", "disable", "is_compiling", "is_dynamo_supported", "mark_static_address", "reset"]
+__all__ = ["OptimizedModule", "allow_in_graph", "config", "disable", "is_compiling", "is_dynamo_supported", "list_backends", "mark_static_address", "reset"]
 
 
 def reset() -> None:
@@ -48,8 +49,3 @@ def mark_static(t: Any, index: Any = None) -> None:
 
 def maybe_mark_dynamic(t: Any, index: Any) -> None:
     """Every shape may change."""
-
-
-def list_backends(exclude_tags: Any = ()) -> list[str]:
-    """The one way to compile."""
-    return ["flambeau"]
