@@ -362,6 +362,20 @@ def test_lazy_layers_learn_their_shapes_and_keep_their_parameters():
     assert not net[0]._forward_pre_hooks
 
 
+@pytest.mark.parametrize("copied", [False, True])
+def test_lazy_layers_are_made_where_the_region_says_in_which_they_were_named(copied):
+    with fl.device("meta"):
+        net = nn.Sequential(nn.LazyConv2d(4, 3), nn.LazyBatchNorm2d(), nn.Flatten(), nn.LazyLinear(2))
+    net = copy.deepcopy(net) if copied else net
+    assert {x.device.type for x in net.state_dict().values()} == {"meta"}
+    assert net(fl.ones(2, 3, 6, 6, device="meta")).shape == (2, 2)
+    assert {x.device.type for x in net.state_dict().values()} == {"meta"}
+    layer = nn.LazyLinear(2)
+    with fl.device("meta"):  # and not the region of the first input
+        layer(fl.ones(1, 3, device="cpu"))
+    assert layer.weight.device.type == layer.bias.device.type == "cpu"
+
+
 def test_lazy_layers_can_be_copied_pickled_and_loaded_before_their_first_input():
     full = nn.Linear(5, 2)
     for lazy in (nn.LazyLinear(2), copy.deepcopy(nn.LazyLinear(2)), pickle.loads(pickle.dumps(nn.LazyLinear(2)))):

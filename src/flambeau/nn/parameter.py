@@ -171,7 +171,7 @@ class UninitializedTensorMixin:
     @property
     def device(self: Any) -> Any:
         """Where its elements will be."""
-        return _C.device(self._device or _C.new_device() or "cpu")
+        return _C.device(self._device)
 
     @property
     def is_meta(self: Any) -> bool:
@@ -231,7 +231,7 @@ class UninitializedTensorMixin:
     shape: Any = _no_shape
 
     def _remember(self: Any, device: Any, dtype: Any) -> None:
-        self._device, self._dtype = device, dtype
+        self._device, self._dtype = device or _C.new_device() or "cpu", dtype  # of the region in which it is made, not of the first forward
 
     def detach(self: Any) -> Any:
         """Itself: a state_dict that is made before the first forward holds what has no shape yet."""
