@@ -1046,3 +1046,18 @@ def test_switches_of_torch_s_notes():
         "torch.utils.serialization.config has no 'map'; it has mmap, endianness, mmap_flags, calculate_storage_offsets",
         "False ['flambeau'] ['flambeau']",
     ]
+
+
+def test_a_switch_refuses_what_its_module_refuses():
+    assert says("""
+        import torch
+        torch.utils.deterministic.fill_uninitialized_memory = False
+        try:
+            torch.utils.deterministic.fill_uninitialized_memory = True
+        except NotImplementedError as error:
+            print(error)
+        print(torch.utils.deterministic.fill_uninitialized_memory)
+    """) == [
+        "fill_uninitialized_memory = True: empty, empty_like and resize_ leave memory as it is; full(shape, nan) and full_like(x, nan) fill it",
+        "False",
+    ]

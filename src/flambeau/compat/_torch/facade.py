@@ -134,6 +134,10 @@ class Facade(types.ModuleType):
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Facade) and value.__name__ == f"{self.__name__}.{name}" and _has_function(self, name):
             return  # nn.parallel.replicate is the function, also when the submodule of this name was imported later
+        for source in self.__facade_sources__:
+            if not name.startswith("__") and hasattr(getattr(type(source), name, None), "__set__"):
+                setattr(source, name, value)  # a switch, which may refuse the value
+                return
         self.__dict__[name] = value
         if isinstance(value, Facade) or name.startswith("__"):
             return
