@@ -334,6 +334,14 @@ def test_a_module_s_own_save_is_its_own():
     assert fl.jit.script(Own()).save() == "own"
 
 
+def test_switches_of_torchscript_s_speed_change_nothing():
+    fl.jit.enable_onednn_fusion(True)  # as PyTorch's performance tuning guide has it
+    assert fl.jit.onednn_fusion_enabled() is False and fl.jit.set_fusion_strategy([("STATIC", 2)]) == []
+    module, x = fl.nn.Linear(2, 3).eval(), fl.ones(1, 2)
+    with fl.jit.fuser("fuser3"):
+        assert fl.equal(fl.jit.freeze(fl.jit.trace(module, x))(x), module(x))
+
+
 def test_modules_are_kept_whole_in_the_place_of_torchscript(tmp_path):
     module, x, extra = fl.jit.trace(fl.nn.Sequential(fl.nn.Linear(2, 3), fl.nn.LSTM(3, 2)).eval(), fl.ones(1, 2)), fl.randn(4, 2), {"a.txt": "", "b": "kept"}
     with pytest.warns(UserWarning, match="no TorchScript"):

@@ -396,9 +396,7 @@ def set_fusion_strategy(strategy: list[tuple[str, int]]) -> list[tuple[str, int]
 
 
 def enable_onednn_fusion(enabled: bool) -> None:
-    """Refused where it is asked for: there is no TorchScript that could fuse."""
-    if enabled:
-        _no_files("enable_onednn_fusion")
+    """Takes both without effect, as `fuser` and `set_fusion_strategy`: there is no TorchScript that could fuse."""
 
 
 def onednn_fusion_enabled() -> bool:
