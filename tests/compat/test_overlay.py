@@ -326,6 +326,21 @@ def test_a_scripted_module_has_save_as_a_method(tmp_path, make):
         module = loaded
 
 
+@pytest.mark.parametrize("freeze", [fl.jit.freeze, fl.jit.optimize_for_inference])
+def test_parameters_of_frozen_modules_are_constants(freeze):
+    module, x = fl.nn.Sequential(fl.nn.utils.weight_norm(fl.nn.Linear(2, 3)), fl.nn.BatchNorm1d(3)).eval(), fl.ones(2, 2)
+    before = module(x)
+    frozen = freeze(fl.jit.script(module))
+    assert fl.equal(frozen(x), before) and before.requires_grad and module(x).requires_grad and not frozen(x).requires_grad
+    assert frozen(x).numpy().shape == (2, 3)
+    with fl.no_grad():
+        module[0].weight_g.mul_(3)
+    assert fl.equal(frozen(x), before) and not fl.equal(module(x), before)
+    assert fl.autograd.grad(frozen(y := fl.ones(2, 2, requires_grad=True)).sum(), y)[0].shape == (2, 2)
+    with pytest.raises(RuntimeError, match="training mode"):
+        fl.jit.freeze(module.train())
+
+
 def test_a_module_s_own_save_is_its_own():
     class Own(fl.nn.Module):
         def save(self):

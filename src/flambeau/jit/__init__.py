@@ -8,11 +8,13 @@ classes in the place of code; a module that was scripted, traced or loaded has `
 from __future__ import annotations
 
 import contextlib
+import copy
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, TypeVar
 
 from flambeau import nn
+from flambeau._C import Tensor
 from flambeau._warn import warn
 from flambeau.futures import Future
 
@@ -162,23 +164,30 @@ def trace_module(
 
 
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
-    """The module itself, which has to be in evaluation mode as in PyTorch.
+    """A copy of the module whose parameters are constants: it keeps its values when the module's change, and results require no grad.
 
     Raises:
         RuntimeError: it trains.
+
+    >>> import flambeau as fl
+    >>> frozen = fl.jit.freeze(fl.jit.script(fl.nn.Linear(2, 3).eval()))
+    >>> frozen(fl.ones(1, 2)).requires_grad
+    False
     """
     if mod.training:
         raise RuntimeError("jit.freeze: the module is in training mode; call eval() first")
-    return mod
+    values = [value for module in mod.modules() for value in vars(module).values() if _is(value, Tensor) and not value.is_leaf]
+    copies: dict[int, Any] = {id(value): value.detach().clone() for value in values}  # weight_norm's weight is no leaf
+    return copy.deepcopy(mod, copies).requires_grad_(False)
 
 
 def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
-    """The module itself; `flambeau.compile(mode="predict")` is what makes prediction faster here."""
-    return mod
+    """`freeze(mod.eval())`; `flambeau.compile(mode="predict")` is what makes prediction faster here."""
+    return freeze(mod.eval())
 
 
 def run_frozen_optimizations(mod: Any, optimize_numerics: bool = True, preserved_methods: list[str] | None = None) -> None:
-    """Does nothing: `freeze` returns the module itself."""
+    """Does nothing: what `freeze` returns runs as Python."""
 
 
 def script_method(fn: T) -> T:
