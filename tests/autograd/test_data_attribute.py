@@ -232,3 +232,14 @@ def test_a_view_that_is_written_after_its_base_got_other_memory_keeps_its_histor
         y = a * 1.5
         v = y[:2]
         y.data = fl.zeros(3, dtype=fl.float64)
+
+
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_gradients_are_of_the_values_that_were_read_before_a_leaf_got_other_memory(requires_grad):
+    """As a spectral norm written by hand that is called twice before backward; PyTorch reads the new values of a leaf."""
+    w, u = fl.ones(2, requires_grad=True), fl.nn.Parameter(fl.ones(2), requires_grad=requires_grad)
+    first = (w * u).sum()
+    u.data = fl.full((2,), 5.0)
+    second = (w * u).sum()
+    (first + second).backward()
+    assert w.grad.tolist() == [6, 6] and (u.grad is None or u.grad.tolist() == [2, 2])
