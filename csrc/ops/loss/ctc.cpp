@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "base/parallel.h"
+#include "ops/loss/ctc.h"
 #include "ops/matmul/half.h"
 
 namespace fl::kernels {
@@ -27,78 +29,82 @@ struct Sequence {
   int64_t count, blank;
 
   int64_t states() const { return 2 * count + 1; }
-  // Another thread may have written labels since they were looked at.
-  int64_t label(int64_t s) const {
-    if (s % 2 == 0) return blank;
-    const int64_t l = labels[s / 2];
-    return static_cast<uint64_t>(l) < static_cast<uint64_t>(classes) ? l : blank;
-  }
-  double at(int64_t t, int64_t s) const { return static_cast<double>(data[t * step + label(s)]); }
-  // Whether the blank between the labels of s - 2 and s may be left out.
-  bool may_skip(int64_t s) const { return s % 2 == 1 && s >= 2 && label(s) != label(s - 2); }
 };
 
-// alpha[t][s]: log of the probability of the first t + 1 elements along alignments that end in state s.
+// The recursions of a sequence. Rows of states lie between two that nothing reaches, so that no state is a special case.
 template <class T>
-std::vector<double> forward(const Sequence<T>& q) {
-  const int64_t n = q.states();
-  std::vector<double> alpha(static_cast<size_t>(q.times * n), kNever);
-  if (q.times == 0) return alpha;
-  alpha[0] = q.at(0, 0);
-  if (n > 1) alpha[1] = q.at(0, 1);
-  for (int64_t t = 1; t < q.times; ++t) {
-    const double* before = alpha.data() + (t - 1) * n;
-    double* now = alpha.data() + t * n;
-    for (int64_t s = 0; s < n; ++s) {
-      double sum = before[s];
-      if (s >= 1) sum = log_add(sum, before[s - 1]);
-      if (q.may_skip(s)) sum = log_add(sum, before[s - 2]);
-      now[s] = sum + q.at(t, s);
+class Alignments {
+ public:
+  explicit Alignments(const Sequence<T>& q) : q_(q), n_(q.states()), of_(size(n_)), open_(size(n_ + 2), 0), p_(size(n_)), alpha_(size(q.times * row()), kNever) {
+    for (int64_t s = 0; s < n_; ++s) {
+      // Another thread may have written labels since they were looked at.
+      const int64_t label = s % 2 == 0 ? q.blank : q.labels[s / 2];
+      of_[size(s)] = static_cast<uint64_t>(label) < static_cast<uint64_t>(q.classes) ? label : q.blank;
     }
+    // Whether the blank between the labels of s - 2 and s may be left out.
+    for (int64_t s = 0; s < n_ + 2; ++s) open_[size(s)] = s % 2 == 1 && s >= 2 && s < n_ && of_[size(s)] != of_[size(s - 2)] ? 0 : kNever;
   }
-  return alpha;
-}
 
-template <class T>
-double loss_of(const Sequence<T>& q) {
-  if (q.times == 0) return q.count == 0 ? 0 : -kNever;
-  const auto alpha = forward(q);
-  const double* last = alpha.data() + (q.times - 1) * q.states();
-  return -(q.count == 0 ? last[0] : log_add(last[2 * q.count], last[2 * q.count - 1]));
-}
-
-// dx[t][c] = (exp(log_probs) - shares) * scale, where shares are what of the probability goes through (t, c).
-template <class T>
-void gradient_of(const Sequence<T>& q, double loss, double scale, T* dx) {
-  const int64_t n = q.states();
-  const auto alpha = forward(q);
-  std::vector<double> beta(static_cast<size_t>(n), kNever), next(beta), share(static_cast<size_t>(q.classes));
-  for (int64_t t = q.times - 1; t >= 0; --t) {
-    // beta[s]: log of the probability of the elements from t on along alignments that begin in state s.
-    for (int64_t s = 0; s < n; ++s) {
-      double sum = kNever;
-      if (t == q.times - 1) {
-        if (s >= n - 2) sum = 0;
+  // log of the probability of the first t + 1 elements along alignments that end in each state.
+  void forward() {
+    for (int64_t t = 0; t < q_.times; ++t) {
+      const double* p = probabilities(t);
+      double* now = alpha(t);
+      if (t == 0) {
+        now[0] = p[0];
+        if (n_ > 1) now[1] = p[1];
       } else {
-        sum = next[static_cast<size_t>(s)];
-        if (s + 1 < n) sum = log_add(sum, next[static_cast<size_t>(s + 1)]);
-        if (s + 2 < n && q.may_skip(s + 2)) sum = log_add(sum, next[static_cast<size_t>(s + 2)]);
+        const double* before = alpha(t - 1);
+        ctc_step(before, before - 1, before - 2, open_.data(), p, now, n_);
       }
-      beta[static_cast<size_t>(s)] = sum + q.at(t, s);
     }
-    std::fill(share.begin(), share.end(), kNever);
-    for (int64_t s = 0; s < n; ++s) {
-      double& sum = share[static_cast<size_t>(q.label(s))];
-      sum = log_add(sum, alpha[static_cast<size_t>(t * n + s)] + beta[static_cast<size_t>(s)]);
-    }
-    for (int64_t c = 0; c < q.classes; ++c) {
-      const double p = static_cast<double>(q.data[t * q.step + c]);
-      const double through = share[static_cast<size_t>(c)];
-      dx[t * q.step + c] = static_cast<T>(scale * (std::exp(p) - (through == kNever && std::isfinite(loss) ? 0 : std::exp(through + loss - p))));
-    }
-    std::swap(beta, next);
   }
-}
+  double loss() {
+    if (q_.times == 0) return q_.count == 0 ? 0 : -kNever;
+    forward();
+    const double* last = alpha(q_.times - 1);
+    return -(q_.count == 0 ? last[0] : log_add(last[2 * q_.count], last[2 * q_.count - 1]));
+  }
+
+  // dx[t][c] = (exp(log_probs) - shares) * scale, where shares are what of the probability goes through (t, c).
+  void gradient(double loss, double scale, T* dx) {
+    forward();
+    std::vector<double> rows(size(2 * row()), kNever), through(size(n_)), shares(size(q_.classes));
+    double *beta = rows.data() + kEdge, *next = beta + row();
+    for (int64_t t = q_.times - 1; t >= 0; --t) {
+      // beta[s]: log of the probability of the elements from t on along alignments that begin in state s.
+      const double* p = probabilities(t);
+      if (t == q_.times - 1)
+        for (int64_t s = std::max<int64_t>(0, n_ - 2); s < n_; ++s) beta[s] = p[s];
+      else
+        ctc_step(next, next + 1, next + 2, open_.data() + 2, p, beta, n_);
+      ctc_shares(alpha(t), beta, p, loss, through.data(), n_);
+      std::fill(shares.begin(), shares.end(), std::isfinite(loss) ? 0 : std::numeric_limits<double>::quiet_NaN());
+      for (int64_t s = 0; s < n_; ++s) shares[size(of_[size(s)])] += through[size(s)];
+      const T* at = q_.data + t * q_.step;
+      if constexpr (std::is_same_v<T, float>) ctc_slopes_f32(at, shares.data(), scale, dx + t * q_.step, q_.classes);
+      else ctc_slopes_f64(at, shares.data(), scale, dx + t * q_.step, q_.classes);
+      std::swap(beta, next);
+    }
+  }
+
+ private:
+  static constexpr int64_t kEdge = 2;
+
+  static size_t size(int64_t n) { return static_cast<size_t>(n); }
+  int64_t row() const { return n_ + 2 * kEdge; }
+  double* alpha(int64_t t) { return alpha_.data() + t * row() + kEdge; }
+  const double* probabilities(int64_t t) {
+    const T* at = q_.data + t * q_.step;
+    for (int64_t s = 0; s < n_; ++s) p_[size(s)] = static_cast<double>(at[of_[size(s)]]);
+    return p_.data();
+  }
+
+  Sequence<T> q_;
+  int64_t n_;
+  std::vector<int64_t> of_;  // the label of a state
+  std::vector<double> open_, p_, alpha_;
+};
 
 template <class T>
 Sequence<T> sequence(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths, int64_t blank, int64_t i) {
@@ -116,7 +122,7 @@ void ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& inpu
   visit_float(in.dtype(), [&]<class T>(T) {
     parallel_for(0, y.numel(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
-        out.wide.data<T>()[i] = static_cast<T>(loss_of(sequence<T>(in, targets, input_lengths, target_lengths, blank, i)));
+        out.wide.data<T>()[i] = static_cast<T>(Alignments<T>(sequence<T>(in, targets, input_lengths, target_lengths, blank, i)).loss());
     });
   });
 }
@@ -132,8 +138,7 @@ void ctc_loss_backward(const Tensor& dy, const Tensor& log_probs, const Tensor& 
       for (int64_t i = begin; i < end; ++i) {
         const double scale = static_cast<double>(grads.data<T>()[i]);
         if (scale == 0) continue;
-        gradient_of(sequence<T>(in, targets, input_lengths, target_lengths, blank, i), static_cast<double>(losses.data<T>()[i]), scale,
-                    to + i * in.size(2));
+        Alignments<T>(sequence<T>(in, targets, input_lengths, target_lengths, blank, i)).gradient(static_cast<double>(losses.data<T>()[i]), scale, to + i * in.size(2));
       }
     });
   });
