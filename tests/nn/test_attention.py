@@ -320,3 +320,20 @@ def test_the_last_projection_is_not_called_as_a_module():
     layer.out_proj.register_forward_hook(lambda *args: calls.append(args))
     layer.out_proj.forward = lambda x: x * 0
     assert fl.equal(layer(x, x, x)[0], want) and not calls
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.bfloat16], ids=str)
+@pytest.mark.parametrize("length", [1, 5, 64, 65, 130])
+def test_heads_come_back_as_they_lay(dtype, length):
+    """Features that were cut into heads are features again by a view, whatever blocks of queries there are."""
+    fl.manual_seed(0)
+    features = [fl.randn(2, length, 3, 16, dtype=dtype, requires_grad=True) for _ in range(3)]
+    for causal in (False, True):
+        ways = []
+        for heads in ([x.transpose(1, 2) for x in features], [x.transpose(1, 2).contiguous() for x in features]):
+            y = nn.functional.scaled_dot_product_attention(*heads, is_causal=causal)
+            gradients = fl.autograd.grad(y.float().square().sum(), features)
+            ways.append((y, *gradients))
+        assert ways[0][0].transpose(1, 2).view(2, length, 48).stride() == (48 * length, 48, 1)
+        assert ways[1][0].is_contiguous()
+        assert all(fl.equal(a, b) for a, b in zip(*ways, strict=True))

@@ -31,6 +31,18 @@ def err(call, *args, **kwargs):
 
 
 MODULES = r"""
+q = D(2, 5, 4, 8).transpose(1, 2); F.scaled_dot_product_attention(q, q, q).transpose(1, 2).view(2, -1, 32)
+
+q = D(2, 5, 3, 4, 8)[:, :, 0].transpose(1, 2); F.scaled_dot_product_attention(q, q, q).stride()
+
+q = D(2, 4, 8, 5).transpose(2, 3); [F.scaled_dot_product_attention(q, q, q).stride(), F.scaled_dot_product_attention(q[0], q[0], q[0]).stride()]
+
+q = D(2, 5, 4, 8).transpose(1, 2); v = D(2, 5, 4, 6).transpose(1, 2); F.scaled_dot_product_attention(q, q, v).stride()
+
+q = D(1, 4, 5, 8).expand(3, 4, 5, 8); F.scaled_dot_product_attention(q, q, q, is_causal=True).stride()
+
+q = D(2, 5, 4, 8).transpose(1, 2).bfloat16(); F.scaled_dot_product_attention(q, q, q, torch.zeros(5, 5, dtype=q.dtype)).stride()
+
 m = nn.Identity(); m.register_forward_pre_hook(lambda m, a, k: 5, with_kwargs=True); err(m, T([1.0]))
 
 m = nn.Linear(2, 2); m.register_full_backward_hook(lambda *a: None); err(m.register_backward_hook, lambda *a: None)

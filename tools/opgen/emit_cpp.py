@@ -110,6 +110,16 @@ def kernel_declaration(op: Op) -> str | None:
     return f"void {name}({', '.join(ins)});"
 
 
+def strides_declaration(op: Op) -> str | None:
+    """Of the function that lays out the output, beside the kernel; its arguments are some of the op's."""
+    rule = op.get("strides")
+    if not rule:
+        return None
+    name, _, args = str(rule).rstrip(")").partition("(")
+    types = {a.name: a.type.param for a in op.sig.args}
+    return f"Dims {name}({', '.join(f'{types[n]} {n}' for n in args.split(', '))});"
+
+
 def _devices(op: Op, inplace: bool = False) -> list[str]:
     """Tensors on meta beside others: the rule of check_devices(), for every op with more than one tensor.
 
@@ -262,6 +272,9 @@ def _allocate(op: Op) -> list[str]:
     for (_, n), shape, dtype in zip(op.sig.outs, shapes, dtypes, strict=True):
         form = f"{rule_code(op, shape, 'shape')}, {dtype_code(op, dtype)}"
         new = f"new_output(\"{op.name}\", {form}, out_device)"
+        if rule := op.get("strides"):
+            shape_code, dtype_text = rule_code(op, shape, "shape"), dtype_code(op, dtype)
+            new = f"thread_modes().out ? {new} : empty_strided({shape_code}, {rule_code(op, rule, 'kernels')}, {dtype_text}, out_device)"
         if over := op.get("over", {}).get(n):
             others = ", ".join(f"&{a.name}" for a in op.sig.args if a.is_tensor and a.name != over)
             new = f"takes_given({over}, {form}, {{{others}}}) ? {over} : {new}"

@@ -77,6 +77,8 @@ def _headers(table: Table) -> Files:
         for op in ops:
             if declaration := emit_cpp.kernel_declaration(op):
                 kernels.setdefault(str(op.get("kernel")), []).append(declaration)
+            if declaration := emit_cpp.strides_declaration(op):
+                kernels.setdefault(str(op.get("strides")).partition("(")[0], []).append(declaration)
     for name, lines in kernels.items():
         files[f"kernel/{name}.h"] = _header("kernels", lines)
     return files

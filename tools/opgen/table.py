@@ -14,7 +14,7 @@ from .signature import Signature, parse
 
 KEYS = {
     "op", "doc", "example", "complex", "conjugate", "shape", "dtype", "check", "each", "rare", "half_bits", "types", "first", "single", "bytes", "any_type", "shortcut", "kernel", "composite", "aux", "let", "grad", "adds",
-    "view", "inplace", "over", "mutates", "mutates_when", "keywords", "ignores", "layout", "any_strides", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node", "keeps",
+    "view", "inplace", "over", "mutates", "mutates_when", "keywords", "ignores", "layout", "any_strides", "strides", "flops", "methods", "total", "autocast", "devices", "draws", "batch", "aliases", "node", "keeps",
     "one_value", "values", "says", "sparse", "numbers_first", "named", "ref", "samples", "errors",
 }  # fmt: skip
 BYTES = ("ints", "all", "order", "bits")

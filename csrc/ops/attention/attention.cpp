@@ -180,36 +180,59 @@ class Tiles {
   Tensor a_, b_, rounded_[2];
 };
 
-// Sums of n elements that end up in `to`: that memory itself, or for 16-bit floats a buffer.
+// Sums that end up in rows of `width` at `to`, `step` apart: in that memory itself, or for 16-bit floats and rows that lie apart in a buffer.
 template <class S>
 class Sums {
  public:
   using T = Computed<S>;
-  explicit Sums(int64_t n) {
-    if constexpr (!std::is_same_v<S, T>) buffer_ = empty(Dims{n}, dtype_of<T>);
+  Sums(int64_t most_rows, int64_t width, int64_t step) : width_(width), step_(step) {
+    if (!in_place()) buffer_ = empty(Dims{most_rows * width}, dtype_of<T>);
   }
-  T* start(S* to, int64_t n, bool zero = true) {
-    to_ = to, n_ = n;
-    if constexpr (std::is_same_v<S, T>) sums_ = to;
-    else sums_ = buffer_.template data<T>();
-    if (zero) std::fill_n(sums_, n, T(0));
+  Sums(int64_t most_rows, int64_t width) : Sums(most_rows, width, width) {}
+  T* start(S* to, int64_t rows, bool zero = true) {
+    to_ = to, rows_ = rows;
+    if (!in_place()) sums_ = buffer_.template data<T>();
+    else if constexpr (std::is_same_v<S, T>) sums_ = to;
+    if (zero) std::fill_n(sums_, rows * width_, T(0));
     return sums_;
   }
   void finish() const {
-    if constexpr (!std::is_same_v<S, T>) convert_elements(to_, dtype_of<S>, sums_, dtype_of<T>, n_);
+    if (in_place()) return;
+    if (step_ == width_) return convert_elements(to_, dtype_of<S>, sums_, dtype_of<T>, rows_ * width_);
+    for (int64_t r = 0; r < rows_; ++r) convert_elements(to_ + r * step_, dtype_of<S>, sums_ + r * width_, dtype_of<T>, width_);
   }
 
  private:
+  bool in_place() const { return std::is_same_v<S, T> && step_ == width_; }
   Tensor buffer_;
   S* to_ = nullptr;
   T* sums_ = nullptr;
-  int64_t n_ = 0;
+  int64_t rows_ = 0, width_, step_;
 };
 
 // Scores of no columns are 0, whatever they are multiplied by.
 double scale_of(std::optional<double> scale, int64_t d) { return d == 0 ? 1.0 : scale.value_or(1 / std::sqrt(static_cast<double>(d))); }
 
+// Where the rows of batch number `batch` begin in a tensor whose last axis is dense.
+int64_t begin_of(const Tensor& x, int64_t batch) {
+  int64_t at = 0;
+  for (int d = x.ndim() - 3; d >= 0; --d) {
+    at += batch % x.size(d) * x.stride(d);
+    batch /= x.size(d);
+  }
+  return at;
+}
+
 }  // namespace
+
+// As the queries lie, so that heads that were cut out of a layer's features come back as these: x.transpose(1, 2).view(batch, length, features).
+Dims attention_strides(const Tensor& q, const Tensor& v) {
+  Dims sizes = q.sizes();
+  if (q.ndim() == 4 && v.ndim() == 4 && q.stride(3) == 1 && q.size(3) == v.size(3))
+    if (Dims strides = dense_strides_like(q); strides.back() == 1) return strides;
+  sizes.back() = v.size(-1);
+  return row_major(sizes);
+}
 
 void scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double, bool causal,
                                   std::optional<double> scale_given, const Tensor& lse, const Tensor& y) {
@@ -220,18 +243,18 @@ void scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor
     using T = Computed<S>;
     const T scale = static_cast<T>(scale_of(scale_given, n.d));
     const int64_t queries = block_of_queries<S>(n.batch, n.tq), blocks = n.tq ? (n.tq + queries - 1) / queries : 0;
-    const int64_t work = queries * n.tk * (n.d + n.dv) + 1;
+    const int64_t work = queries * n.tk * (n.d + n.dv) + 1, step = n.tq > 1 ? y.stride(-2) : n.dv;
     parallel_work(n.batch * blocks, work, 65536, [&](int64_t b0, int64_t b1) {
       Tensor keep;
       T* s = scratch<T>(keep, queries * std::min(kKeys, n.tk));
       Tiles<S> tiles;
-      Sums<S> out(queries * n.dv);
+      Sums<S> out(queries, n.dv, step);
       T top[kMostQueries], sum[kMostQueries];
       for (int64_t b = b0; b < b1; ++b) {
         const int64_t batch = b / blocks, q0 = b % blocks * queries, rows = std::min(queries, n.tq - q0);
         const S* pq = q.data<S>() + (batch * n.tq + q0) * n.d;
         const int64_t last = causal ? std::min(n.tk, q0 + rows) : n.tk;
-        T* po = out.start(y.data<S>() + (batch * n.tq + q0) * n.dv, rows * n.dv, last == 0);
+        T* po = out.start(y.data<S>() + begin_of(y, batch) + q0 * step, rows, last == 0);
         std::fill_n(top, rows, -std::numeric_limits<T>::infinity());
         std::fill_n(sum, rows, T(0));
         for (int64_t k0 = 0; k0 < last; k0 += kKeys) {
@@ -263,14 +286,14 @@ void scaled_dot_product_attention_backward(const Tensor& dy, const Tensor& q, co
       const int64_t queries = block_of_queries<S>(n.batch, n.tq), tile = queries * std::min(kKeys, n.tk);
       T *s = scratch<T>(keep_s, tile), *dp = scratch<T>(keep_p, tile);
       Tiles<S> tiles;
-      Sums<S> of_q(queries * n.d), of_k(n.tk * n.d), of_v(n.tk * n.dv);
-      T* pdk = of_k.start(dk.data<S>() + batch * n.tk * n.d, n.tk * n.d);
-      T* pdv = of_v.start(dv.data<S>() + batch * n.tk * n.dv, n.tk * n.dv);
+      Sums<S> of_q(queries, n.d), of_k(n.tk, n.d), of_v(n.tk, n.dv);
+      T* pdk = of_k.start(dk.data<S>() + batch * n.tk * n.d, n.tk);
+      T* pdv = of_v.start(dv.data<S>() + batch * n.tk * n.dv, n.tk);
       for (int64_t q0 = 0; q0 < n.tq; q0 += queries) {
         const int64_t rows = std::min(queries, n.tq - q0), from = batch * n.tq + q0;
         const S *pq = q.data<S>() + from * n.d, *pd = dy.data<S>() + from * n.dv, *py = y.data<S>() + from * n.dv;
         const T* pl = lse.data<T>() + from;
-        T* pdq = of_q.start(dq.data<S>() + from * n.d, rows * n.d);
+        T* pdq = of_q.start(dq.data<S>() + from * n.d, rows);
         T delta[kMostQueries];
         FL_PICK_MEMORY(attention_dots)(pd, py, rows, n.dv, delta);
         const int64_t last = causal ? std::min(n.tk, q0 + rows) : n.tk;
