@@ -3,8 +3,8 @@
     PYTHONPATH=build/torch:tests/parity python benchmarks/samples.py
     PYTHONPATH=build/torch:tests/parity python benchmarks/samples.py --backward --names grid_sample ctc_loss
 
-Both libraries run in one process on one thread, turn about; `make parity` puts PyTorch into build/torch. Printed are the geometric mean of ours over theirs and
-the calls above `--above`. Run it on a machine that does nothing else.
+Both libraries run in one process on one thread, turn about; `make parity` puts PyTorch into build/torch. Printed are the geometric mean
+of ours over theirs and the calls above `--above`. Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ def backward_of(lib: Any, f: Callable[..., Any], args: Sequence[Any], kwargs: di
 
 def timed(name: str, backward: bool) -> Iterator[Timed]:
     """The samples of an entry that both sides take."""
-    import flambeau as fl
     from beside import torch
     from samples import op_db, ours_of, spread, tensors, theirs_of, translated
+
+    import flambeau as fl
 
     op = op_db()[name]
     dtype = next((t for t in (torch.float32, torch.int64) if t in op.supported_dtypes("cpu")), None)
@@ -105,9 +106,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--above", type=float, default=1.15, help="print the calls whose ratio is above this (default 1.15)")
     args = p.parse_args(argv)
 
-    import flambeau as fl
     from beside import torch
     from samples import op_db
+
+    import flambeau as fl
 
     warnings.simplefilter("ignore")
     fl.set_num_threads(1)
@@ -117,7 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not rows:
         print("no call that both libraries take")
         return 1
-    print(f"{len(rows)} calls of {len(names)} entries, ours / theirs: geometric mean {statistics.geometric_mean(r.ratio for r in rows):.3f}")
+    mean = statistics.geometric_mean(r.ratio for r in rows)
+    print(f"{len(rows)} calls of {len(names)} entries, ours / theirs: geometric mean {mean:.3f}")
     print("\n| call | shapes | flambeau, us | PyTorch, us | ratio |\n| --- | --- | --- | --- | --- |")
     for r in sorted(rows, key=lambda r: -r.ratio):
         if r.ratio > args.above:
