@@ -1,7 +1,7 @@
 """Times every entry of PyTorch's own sample database (`op_db`) in both libraries: small tensors, so that what is seen is what a call costs.
 
-    PYTHONPATH=build/torch:tests/parity python benchmarks/samples.py
-    PYTHONPATH=build/torch:tests/parity python benchmarks/samples.py --backward --names grid_sample ctc_loss
+    PYTHONPATH=build/torch:tests/parity:tests python benchmarks/op_samples.py
+    PYTHONPATH=build/torch:tests/parity:tests python benchmarks/op_samples.py --backward --names grid_sample ctc_loss
 
 Both libraries run in one process on one thread, turn about; `make parity` puts PyTorch into build/torch. Printed are the geometric mean
 of ours over theirs and the calls above `--above`. Run it on a machine that does nothing else.
