@@ -82,11 +82,17 @@ PyObject* inplace(const char* name, PyObject* a, PyObject* b, F&& f) {
 #define FL_INPLACE(slot, name) \
   PyObject* slot(PyObject* a, PyObject* b) { return inplace(#name, a, b, [](const Tensor& x, const Operand& y) { return op::name(x, y); }); }
 
-FL_BINARY(nb_add, "__radd__", add)
+// Where the order does not matter, the tensor comes first: nodes and overrides see `2 * x` as they see `x * 2`.
+#define FL_SYMMETRIC(slot, name)                                                                                                                        \
+  PyObject* slot(PyObject* a, PyObject* b) {                                                                                                           \
+    return binary({#name, #name}, a, b, [](const Operand& x, const Operand& y) { return x.is_tensor() ? op::name(x, y) : op::name(y, x); });            \
+  }
+
+FL_SYMMETRIC(nb_add, add)
 PyObject* nb_sub(PyObject* a, PyObject* b) {
   return binary({"sub", "__rsub__"}, a, b, [](const Operand& x, const Operand& y) { return x.is_tensor() ? op::sub(x, y) : op::rsub(y.tensor(), x); });
 }
-FL_BINARY(nb_mul, "__rmul__", mul)
+FL_SYMMETRIC(nb_mul, mul)
 // 1 / x is differentiated by its result, so that x may be written into afterwards.
 PyObject* nb_div(PyObject* a, PyObject* b) {
   return binary({"div", "__rtruediv__"}, a, b, [](const Operand& x, const Operand& y) {
@@ -96,9 +102,9 @@ PyObject* nb_div(PyObject* a, PyObject* b) {
 }
 FL_BINARY(nb_floordiv, "__rfloordiv__", floor_divide)
 FL_BINARY(nb_mod, "__rmod__", remainder)
-FL_BINARY(nb_and, "__rand__", bitwise_and)
-FL_BINARY(nb_or, "__ror__", bitwise_or)
-FL_BINARY(nb_xor, "__rxor__", bitwise_xor)
+FL_SYMMETRIC(nb_and, bitwise_and)
+FL_SYMMETRIC(nb_or, bitwise_or)
+FL_SYMMETRIC(nb_xor, bitwise_xor)
 FL_BINARY(nb_lshift, "__rlshift__", bitwise_left_shift)
 FL_BINARY(nb_rshift, "__rrshift__", bitwise_right_shift)
 FL_INPLACE(nb_iadd, add_)

@@ -173,6 +173,8 @@ c = ud.ConcatDataset([[1, 2], [3]]); [c.cummulative_sizes, c[-1], err(lambda: c[
 """
 
 AUTOGRAD = r"""
+x = T([1.0, 2.0], requires_grad=True).sin(); [[n and n.name() for n, _ in y.grad_fn.next_functions] for y in (2 * x, 2 + x, x * 2, x + 2, numpy.float32(2) * x)]
+
 class Fn(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -229,6 +231,15 @@ x = D(2, requires_grad=True); seen = []; h = []; h.append(x.register_hook(lambda
 """
 
 OVERRIDES = r"""
+class S(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, f, types, args=(), kwargs=None):
+        seen.append(f.__name__)
+        return super().__torch_function__(f, types, args, kwargs or {})
+seen = []
+x, m = ones(2).as_subclass(S), (ones(2) > 0).as_subclass(S); 2 * x; 2 + x; x * 2; x + 2; 2 - x; x - 2; x.__rmul__(2); True | m; False & m; True ^ m
+seen
+
 seen = []
 class S(torch.Tensor):
     @classmethod
