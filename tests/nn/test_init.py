@@ -103,3 +103,21 @@ def test_a_mean_far_from_the_bounds_is_said(given, said):
     with pytest.warns(UserWarning, match="trunc_normal_: mean = .* more than 2 std") if said else warnings.catch_warnings():
         x = init.trunc_normal_(fl.empty(5), **given)
     assert x.min() >= -2 and x.max() <= 2
+
+
+def test_matrices_are_filled_where_they_lie():
+    """Whatever device new tensors are on, and for each sample of vmap."""
+    with fl.device("meta"):
+        w, eye, sparse = (fl.empty(3, 4, device="cpu") for _ in range(3))
+        init.orthogonal_(w), init.eye_(eye), init.sparse_(sparse, 0.5)
+    assert fl.allclose(w @ w.t(), fl.eye(3), atol=1e-5) and fl.equal(eye, fl.eye(3, 4))
+    assert (sparse == 0).sum(0).tolist() == [2, 2, 2, 2]
+    assert init.eye_(fl.empty(2, 3, device="meta")).shape == init.orthogonal_(fl.empty(2, 3, device="meta")).shape == (2, 3)
+    several = fl.func.vmap(lambda x: init.orthogonal_(x.clone()), randomness="different")(fl.zeros(2, 3, 3))
+    assert fl.allclose(several @ several.mT, fl.eye(3).expand(2, 3, 3), atol=1e-5) and not fl.equal(*several)
+
+
+@pytest.mark.parametrize("dtype", [fl.int64, fl.bool, fl.complex64], ids=str)
+def test_no_orthogonal_matrix_of_numbers_that_are_not_real(dtype):
+    with pytest.raises(fl.DTypeError, match="expected a floating point type"):
+        init.orthogonal_(fl.empty(2, 3, dtype=dtype))

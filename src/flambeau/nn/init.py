@@ -148,9 +148,7 @@ def eye_(tensor: Tensor) -> Tensor:
         raise ValueError(f"eye_: expected 2 dimensions, got shape {list(tensor.shape)}")
     with no_grad():
         tensor.zero_()
-        n = min(tensor.shape)
-        index = ops.arange(n)
-        tensor[index, index] = 1
+        tensor.diagonal().fill_(1)
     return tensor
 
 
@@ -245,13 +243,15 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     """
     if tensor.dim() < 2:
         raise ValueError(f"orthogonal_: expected at least 2 dimensions, got {list(tensor.shape)}")
+    if not tensor.is_floating_point():
+        raise _C.DTypeError(f"orthogonal_: the tensor is {tensor.dtype}; expected a floating point type")
     if tensor.numel() == 0:
         return tensor
     rows = tensor.shape[0]
     cols = tensor.numel() // rows
     with no_grad():
         exact = _C.float64 if tensor.dtype is _C.float64 else _C.float32
-        drawn = ops.empty(rows, cols, dtype=exact).normal_(0, 1, generator=generator)
+        drawn = tensor.new_empty((rows, cols), dtype=exact).normal_(0, 1, generator=generator)
         q, r = ops.linalg_qr(drawn.t() if rows < cols else drawn, "reduced")
         q = ops.mul(q, ops.sign(ops.diagonal(r)))
         tensor.copy_(ops.mul(q.t() if rows < cols else q, gain).reshape(tensor.shape))
@@ -271,7 +271,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     with no_grad():
         tensor.normal_(0, std, generator=generator)
         for col in range(cols):
-            tensor[ops.randperm(rows, generator=generator)[:n_zeros], col] = 0
+            tensor[ops.randperm(rows, generator=generator, device=tensor.device)[:n_zeros], col] = 0
     return tensor
 
 

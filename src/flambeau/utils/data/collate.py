@@ -152,11 +152,11 @@ def _collate_leaves(made: Any, leaves: Sequence[Any], where: str, table: dict[An
 
 
 def _on_array(np: Any, value: Any) -> Tensor:
-    """A tensor on an array's memory, which is read soon; on a copy of what can not be shared."""
+    """A tensor on an array's memory, which `collate_tensor_fn` copies; on a copy of what can not be shared."""
     if type(value) is np.ndarray and value.flags.writeable:
         try:
             return _C.from_buffer(value)
-        except ValueError:  # negative strides
+        except ValueError:  # negative strides, or elements that are not aligned
             pass
     return _C.from_buffer(np.array(value))
 
