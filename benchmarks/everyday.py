@@ -85,6 +85,8 @@ def main() -> None:
     parser.add_argument("--above", type=float, metavar="RATIO", help="print only what takes more than so many times PyTorch's time")
     parser.add_argument("--markdown", action="store_true", help="print tables for a report")
     given = parser.parse_args()
+    if unknown := [name for name in given.areas.split(",") if name not in AREAS]:
+        parser.error(f"--areas: no area {', '.join(unknown)}; there are {', '.join(AREAS)}")
     sides = [("flambeau", sys.executable), *([("torch", given.torch)] if given.torch else [])]
     ratios: list[float] = []
     for name in given.areas.split(","):
