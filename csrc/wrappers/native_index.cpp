@@ -132,6 +132,7 @@ std::vector<Tensor> broadcast_indices(const char* name, const Tensor& x, TensorL
 }
 Tensor values_for(const Tensor& x, TensorList at, const Tensor& values) {
   Tensor v = values.dtype() == x.dtype() ? values : op::cast(values, x.dtype());
+  if (x.is_meta() && v.ndim() == 0) v = empty(Dims{}, x.dtype(), x.device(), "index_put_");  // a number may come from anywhere
   const Dims shape = fl::shape::index_get(x, at);
   while (v.ndim() > shape.size() && v.size(0) == 1) v = op::select(v, 0, 0);  // leading ones may go
   return v.sizes() == shape ? v : op::expand(v, shape);

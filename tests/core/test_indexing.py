@@ -447,3 +447,11 @@ def test_numpys_names_of_tensors():
     x = fl.tensor([1.0, -2.0])
     assert fl.sum(a=x).item() == -1.0 and fl.add(x1=x, x2=x).tolist() == [2.0, -4.0] and fl.abs(a=x).tolist() == [1.0, 2.0]
     assert [part.item() for part in fl.split(tensor=x, split_size_or_sections=1, dim=0)] == [1.0, -2.0]
+
+
+@pytest.mark.parametrize("number", [1, 2.5, fl.tensor(3.0)], ids=str)
+def test_numbers_are_put_into_tensors_without_memory(number):
+    x = fl.empty(3, 4, device="meta")
+    for index in (fl.arange(3, device="meta"), [0, 2], (slice(None), fl.tensor([1, 1], device="meta")), (fl.arange(2, device="meta"), 1)):
+        x[index] = number
+    assert x.is_meta and x.shape == (3, 4)

@@ -317,3 +317,8 @@ def test_categories_of_weight_0_are_never_drawn(k):
     drawn = fl.multinomial(weights, k, True, generator=seeded(3)).tolist()
     assert set(drawn) <= {1, 4, 6}
     assert k < 1000 or abs(drawn.count(4) / k - 0.75) < 0.06
+
+
+def test_weights_whose_sum_is_too_large_for_a_number_are_all_drawn():
+    drawn = fl.multinomial(fl.full((5,), 1e308, dtype=fl.float64), 5000, True, generator=seeded(4))
+    assert (np.bincount(drawn.numpy(), minlength=5) > 800).all()

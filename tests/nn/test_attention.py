@@ -337,3 +337,17 @@ def test_heads_come_back_as_they_lay(dtype, length):
         assert ways[0][0].transpose(1, 2).view(2, length, 48).stride() == (48 * length, 48, 1)
         assert ways[1][0].is_contiguous()
         assert all(fl.equal(a, b) for a, b in zip(*ways, strict=True))
+
+
+@pytest.mark.parametrize("keys", [3, 8, 70])
+def test_a_query_that_is_no_number_has_no_number(keys):
+    q, k = fl.ones(1, 1, 70, 8), fl.ones(1, 1, keys, 8)
+    q[0, 0, 1, 2] = float("nan")
+    q.requires_grad_()
+    y = nn.functional.scaled_dot_product_attention(q, k, k)
+    y.sum().backward()
+    for rows in (y[0, 0], q.grad[0, 0]):
+        assert rows[1].isnan().all() and not rows[0].isnan().any() and not rows[2:].isnan().any()
+    hidden = fl.ones(70, keys, dtype=fl.bool)
+    hidden[0] = False
+    assert (nn.functional.scaled_dot_product_attention(q, k, k, hidden)[0, 0, 0] == 0).all()

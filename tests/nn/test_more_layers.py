@@ -568,3 +568,22 @@ def test_a_grid_of_a_single_row_says_where_it_lies(size, corners, said):
     with pytest.warns(UserWarning, match="affine_grid: size = .* lies in the middle") if said else warnings.catch_warnings():
         grid = F.affine_grid(fl.eye(2, 3)[None], size, align_corners=corners)
     assert grid[0, :, 0, 1].tolist() == ([0] if size[2] == 1 else [-1, 1])
+
+
+def test_ctc_loss_is_no_number_where_its_last_label_has_none():
+    x = fl.zeros(6, 1, 4).log_softmax(-1)
+    x[5, 0, 1] = float("nan")
+    assert F.ctc_loss(x, fl.tensor([[2, 1]]), (6,), (2,), reduction="none").isnan().all()
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(fl.bfloat16, 8e-3), (fl.float16, 1e-3)], ids=str)
+def test_ctc_gradients_of_16_bits_are_as_exact_as_these(dtype, error):
+    """The losses that come back are rounded to 16 bits, too, and are no exponents."""
+    fl.manual_seed(0)
+    x, targets = (fl.randn(200, 2, 30) * 4).log_softmax(-1).to(dtype), fl.randint(1, 30, (2, 50))
+    gradients = []
+    for scores in (x, x.double()):
+        scores = scores.detach().requires_grad_()
+        F.ctc_loss(scores, targets, (200, 200), (50, 50), reduction="sum").backward()
+        gradients.append(scores.grad.double())
+    assert (gradients[0] - gradients[1]).abs().max() < error

@@ -73,6 +73,11 @@ BAD = {
     "unknown key": (GOOD + "  each: x\n  colour: blue\n", "ops/bad.yaml:3: unknown key 'colour'; expected one of "),
     "autocast": (GOOD + "  each: x\n  autocast: higher\n", "ops/bad.yaml:3: twice: autocast: 'higher'; expected one of lower, widen, promote"),
     "single": (GOOD + "  each: x\n  single:\n    number: x\n", "ops/bad.yaml:3: twice: single; expected `number` and `each` below it"),
+    "strides of no argument": (
+        GOOD + "  kernel: twice\n  strides: lies_as(z)\n",
+        "ops/bad.yaml:3: twice: strides: 'lies_as(z)'; expected a function of arguments, f(x)",
+    ),
+    "strides without a kernel": (GOOD + "  each: x\n  strides: lies_as(x)\n", "ops/bad.yaml:3: twice: strides; expected a kernel with `shape` and one output"),
     "null": (GOOD + "  each:\n", "ops/bad.yaml:7: a null value; leave the key out instead"),
     "flow map": (
         GOOD + "  each: x\n  grad: {x: dy}\n",

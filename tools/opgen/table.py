@@ -123,6 +123,8 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
         raise TableError(f"{where}: {sig.name}: {len(bodies)} bodies; expected exactly one of each, kernel, composite")
     if "example" in entry and not str(entry["example"]).startswith(">>> "):
         raise TableError(f"{where}: {sig.name}: example; expected lines of Python's prompt, the first of them with >>>")
+    if "strides" in entry:
+        _check_strides(entry, sig, where)
     if "rare" in entry and ("each" not in entry or not isinstance(entry["rare"], dict) or set(entry["rare"]) - {"block"} != {"when", "each"}):
         raise TableError(f"{where}: {sig.name}: rare; expected `when`, `each` and perhaps `block` below it, and an `each` beside it")
     if "half_bits" in entry and ("each" not in entry or len(sig.args) != 1):
@@ -192,6 +194,16 @@ def _check_entry(entry: dict[str, Any], where: str) -> Signature:
         except SyntaxError as fault:
             raise TableError(f"{where}: {sig.name}: formula '{formula}': {fault.msg}") from None
     return sig
+
+
+def _check_strides(entry: dict[str, Any], sig: Signature, where: str) -> None:
+    """A function of the kernel's file applied to some of the arguments, for an only output that the wrapper allocates."""
+    name, bracket, args = str(entry["strides"]).removesuffix(")").partition("(")
+    have = [a.name for a in sig.args]
+    if "kernel" not in entry or "shape" not in entry or len(sig.outs) != 1:
+        raise TableError(f"{where}: {sig.name}: strides; expected a kernel with `shape` and one output")
+    if not bracket or not name.isidentifier() or any(a not in have for a in args.split(", ")):
+        raise TableError(f"{where}: {sig.name}: strides: '{entry['strides']}'; expected a function of arguments, f({', '.join(have)})")
 
 
 def _check_inplace(entry: dict[str, Any], sig: Signature, where: str) -> None:

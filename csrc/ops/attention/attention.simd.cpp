@@ -32,7 +32,9 @@ T forward_row(T* s, int64_t n, int64_t width, T* top, T* sum) {
   const int64_t end = whole_vectors<T>(n, width);
   for (int64_t j = n; j < end; ++j) s[j] = -vm::kInf<T>;
   const T m = vm::row_max(s, end, *top);
-  if (m == -vm::kInf<T>) {  // nothing but masked keys so far
+  if (m == -vm::kInf<T>) {  // nothing but masked keys so far, or NaNs, of which there is no largest
+    for (int64_t j = 0; j < n; ++j)
+      if (s[j] != s[j]) *sum = s[j];
     for (int64_t j = 0; j < width; ++j) s[j] = 0;
     return 1;
   }

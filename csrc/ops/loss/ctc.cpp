@@ -16,6 +16,7 @@ namespace {
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 double log_add(double a, double b) {
+  if (a != a || b != b) return a + b;
   const double top = std::max(a, b);
   return top == kNever ? kNever : top + std::log1p(std::exp(std::min(a, b) - top));
 }
@@ -67,8 +68,8 @@ class Alignments {
   }
 
   // dx[t][c] = (exp(log_probs) - shares) * scale, where shares are what of the probability goes through (t, c).
-  void gradient(double loss, double scale, T* dx) {
-    forward();
+  void gradient(double scale, T* dx) {
+    const double loss = this->loss();
     std::vector<double> rows(size(2 * row()), kNever), through(size(n_)), shares(size(q_.classes));
     double *beta = rows.data() + kEdge, *next = beta + row();
     for (int64_t t = q_.times - 1; t >= 0; --t) {
@@ -128,17 +129,17 @@ void ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& inpu
 }
 
 void ctc_loss_backward(const Tensor& dy, const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths,
-                       const Tensor& y, int64_t blank, const Tensor& dx) {
-  const Tensor in = widened(log_probs), grads = widened(dy), losses = widened(y);
+                       const Tensor&, int64_t blank, const Tensor& dx) {  // the losses that were returned are rounded to their type: they are computed again
+  const Tensor in = widened(log_probs), grads = widened(dy);
   const WideOutput out(dx);
   visit_float(in.dtype(), [&]<class T>(T) {
     T* to = out.wide.data<T>();
     std::fill_n(to, dx.numel(), T(0));
-    parallel_for(0, y.numel(), 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, dy.numel(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const double scale = static_cast<double>(grads.data<T>()[i]);
         if (scale == 0) continue;
-        Alignments<T>(sequence<T>(in, targets, input_lengths, target_lengths, blank, i)).gradient(static_cast<double>(losses.data<T>()[i]), scale, to + i * in.size(2));
+        Alignments<T>(sequence<T>(in, targets, input_lengths, target_lengths, blank, i)).gradient(scale, to + i * in.size(2));
       }
     });
   });

@@ -245,6 +245,9 @@ struct TreeOfSums {
 #pragma omp simd
       for (size_t i = first; i < 2 * first; ++i) s[i] = s[2 * i] + s[2 * i + 1];
     }
+    if (!std::isinf(s[1])) return;
+    for (size_t i = leaves; i < 2 * leaves; ++i) s[i] /= static_cast<double>(leaves);  // as many of the largest number have a sum
+    ready();
   }
   // The leaves that N shares of the whole lead to. Several paths are walked abreast, since each step waits for the one before.
   template <size_t N>
