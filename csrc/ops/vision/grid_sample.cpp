@@ -102,7 +102,7 @@ void axis_taps(T v, int64_t size, Mode mode, Padding padding, bool align, Axis<T
   put(low + 1, t, x.slope);
 }
 
-// The taps of a place in a volume all of whose eight neighbours, or whose nearest element, are there: most places. In the order and with the roundings of
+// The taps of a place in a volume all of whose eight neighbours, or whose nearest element, are there, or none: most places. In the order and with the roundings of
 // `taps_at`.
 template <Order order, class T>
 bool taps_within(const T* place, const Tensor& x, bool nearest, Padding padding, bool align, Taps<T>& taps) {
@@ -113,7 +113,9 @@ bool taps_within(const T* place, const Tensor& x, bool nearest, Padding padding,
     const int64_t size = sizes[-d];
     const Moved<T> v = inside(element_of(place[d], size, padding, align), size, padding, align);
     const T low = nearest ? nearest_to(v.at) : floor_of(v.at), t = v.at - low;
-    if (!(low >= 0 && low < static_cast<T>(nearest ? size : size - 1))) return false;
+    const T last = static_cast<T>(size - 1);
+    if (low < (nearest ? T(0) : T(-1)) || low > last) return taps.count = 0, true;  // nothing is there
+    if (!(low >= 0 && (nearest || low < last))) return false;
     weight[d][0] = 1 - t, weight[d][1] = t, slope[d] = v.slope;
     at += static_cast<int64_t>(low) * stride;
     step[d] = stride;
