@@ -12,12 +12,20 @@ from typing import Any, TypeVar
 from flambeau._C import graph
 
 _next_id = itertools.count()
+_changed = graph.objects_changed
+_put, _remove, _put_in_order = dict.__setitem__, dict.__delitem__, OrderedDict.__setitem__
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _new_id(tables: Iterable[Any]) -> int:
     """One under which no table has a hook: what is there may have been put in by hand, or come from another process."""
-    return next(i for i in _next_id if not any(i in table for table in tables))
+    while True:
+        i = next(_next_id)
+        for table in tables:
+            if i in table:
+                break
+        else:
+            return i
 
 
 def _announced(method: F) -> F:
@@ -32,8 +40,14 @@ def _announced(method: F) -> F:
 class Table(dict):  # type: ignore[type-arg]
     """A dict whose changes compiled functions hear of: what they recorded may be something else now."""
 
-    __setitem__ = _announced(dict.__setitem__)
-    __delitem__ = _announced(dict.__delitem__)
+    def __setitem__(self, key: Any, value: Any) -> None:
+        _changed()
+        _put(self, key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        _changed()
+        _remove(self, key)
+
     __ior__ = _announced(dict.__ior__)  # type: ignore[assignment]
     clear = _announced(dict.clear)
     pop = _announced(dict.pop)
@@ -53,9 +67,9 @@ class HookTable(OrderedDict, Table):  # type: ignore[type-arg,misc]
     leader: HookTable | None = None
 
     def __setitem__(self, key: Any, hook: Any) -> None:
-        graph.objects_changed()
+        _changed()
         (self if self.leader is None else self.leader).hooked = True
-        super().__setitem__(key, hook)
+        _put_in_order(self, key, hook)
 
     __delitem__ = _announced(OrderedDict.__delitem__)
     clear = _announced(OrderedDict.clear)
@@ -91,8 +105,11 @@ class RemovableHandle:
     """
 
     def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
-        extra = [] if extra_dict is None else [extra_dict] if isinstance(extra_dict, dict) else extra_dict
-        tables = (hooks_dict, *extra)
+        if not extra_dict:
+            self.id = _new_id((hooks_dict,))
+            self._tables = [weakref.ref(hooks_dict)]
+            return
+        tables = (hooks_dict, *([extra_dict] if isinstance(extra_dict, dict) else extra_dict))
         self.id = _new_id(tables)
         self._tables = [weakref.ref(table) for table in tables]
 

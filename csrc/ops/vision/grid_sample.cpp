@@ -68,13 +68,12 @@ void cubic(T t, T (&w)[4], T (&d)[4], T (&b)[4]) {
 template <class T>
 T floor_of(T v) {
   const T whole = static_cast<T>(static_cast<int64_t>(v));
-  return whole > v ? whole - 1 : whole;
+  return whole - static_cast<T>(whole > v);  // without a jump that would go either way
 }
 template <class T>
-T nearest_to(T v) {  // ties to even
-  const T low = floor_of(v), rest = v - low;
-  const bool odd = (static_cast<int64_t>(low) & 1) != 0;
-  return rest > T(0.5) || (rest == T(0.5) && odd) ? low + 1 : low;
+T nearest_to(T v) {  // ties to even, as sums of doubles are rounded
+  constexpr double kNoFraction = 0x1.8p52;
+  return static_cast<T>((static_cast<double>(v) + kNoFraction) - kNoFraction);
 }
 
 // Into `out`, as below: to return so much by value is to copy it.

@@ -34,6 +34,7 @@ TABLES = (
     "_load_state_dict_pre_hooks",
     "_load_state_dict_post_hooks",
 )
+_KINDS: dict[str, type[Table]] = {"_parameters": Table, "_buffers": Table, "_modules": Table, **dict.fromkeys(TABLES, HookTable)}
 # Those that make a call look for hooks.
 CALL_TABLES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
@@ -78,19 +79,21 @@ class HookMixin:
     def _fl_link_tables(self) -> None:
         """Has the tables that calls need led by one of them, at which a call looks."""
         leader = self.__dict__["_forward_hooks"]
+        own = self.__dict__
         for name in CALL_TABLES:
-            table = self.__dict__[name]
-            table.leader = None if table is leader else leader
+            table = own[name]
+            led_by = None if table is leader else leader
+            if table.leader is not led_by:
+                table.leader = led_by
             if table:
                 leader.hooked = True
 
     def _fl_adopt_tables(self) -> bool:
         """Makes tables of plain dicts, which files have, and programs that write into `__dict__`; tells whether there are hooks."""
         own = self.__dict__
-        kinds = {**dict.fromkeys(("_parameters", "_buffers", "_modules"), Table), **dict.fromkeys(TABLES, HookTable)}
-        for name, kind in kinds.items():
+        for name, kind in _KINDS.items():
             table = own.get(name, ())
-            if not isinstance(table, kind):  # an old file lacks some
+            if type(table) is not kind and not isinstance(table, kind):  # an old file lacks some
                 own[name] = kind(table)
         own.setdefault("_non_persistent_buffers_set", set())
         own.setdefault("_is_full_backward_hook", None)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import itertools
 import weakref
 from collections import Counter, OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
@@ -50,6 +49,9 @@ class StateMixin:
     _buffers: dict[str, Any]
     _modules: dict[str, Any]
     _non_persistent_buffers_set: set[str]
+    _state_dict_hooks: Any
+    _state_dict_pre_hooks: Any
+    _load_state_dict_pre_hooks: Any
 
     # -------------------------------------------------------------------------------------- saving
 
@@ -69,15 +71,18 @@ class StateMixin:
         local_metadata = {"version": self._version}
         if hasattr(destination, "_metadata"):
             destination._metadata[prefix[:-1]] = local_metadata
-        for hook in tuple(self._state_dict_pre_hooks.values()):  # type: ignore[attr-defined]
-            hook(self, prefix, keep_vars)
+        if self._state_dict_pre_hooks:
+            for hook in tuple(self._state_dict_pre_hooks.values()):
+                hook(self, prefix, keep_vars)
         self._save_to_state_dict(destination, prefix, keep_vars)
         for name, module in self._modules.items():
             if module is not None:
                 module.state_dict(
                     destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
                 )
-        for hook in tuple(self._state_dict_hooks.values()):  # type: ignore[attr-defined]
+        if not self._state_dict_hooks:
+            return destination  # type: ignore[no-any-return]
+        for hook in tuple(self._state_dict_hooks.values()):
             changed = hook(self, destination, prefix, local_metadata)
             if changed is not None:
                 if getattr(hook, _PUBLIC, False):
@@ -155,25 +160,14 @@ class StateMixin:
         error_msgs: list[str],
     ) -> None:
         """Loads this node's own tensors; layers that read older files override it."""
-        for hook in tuple(self._load_state_dict_pre_hooks.values()):  # type: ignore[attr-defined]
-            hook(
-                state_dict,
-                prefix,
-                local_metadata,
-                strict,
-                missing_keys,
-                unexpected_keys,
-                error_msgs,
-            )
+        if self._load_state_dict_pre_hooks:
+            for hook in tuple(self._load_state_dict_pre_hooks.values()):
+                hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         assign = local_metadata.get("assign_to_params_buffers", False)
-        persistent = {
-            k: v for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set
-        }
-        own = {
-            k: v
-            for k, v in itertools.chain(self._parameters.items(), persistent.items())
-            if v is not None
-        }
+        own = {k: v for k, v in self._parameters.items() if v is not None}
+        for k, v in self._buffers.items():
+            if v is not None and k not in self._non_persistent_buffers_set:
+                own[k] = v
         for name, target in own.items():
             key = prefix + name
             if key not in state_dict:
@@ -188,12 +182,13 @@ class StateMixin:
                 if not is_lazy(target):
                     error_msgs.append(f"{key} has no shape in the state_dict, which is older than the first forward; the module's has one")
                 continue
-            if target.dim() == 0 and tuple(value.shape) == (1,):
+            shape = target.shape
+            if not shape and value.shape == (1,):
                 value = value[0]
-            if tuple(value.shape) != tuple(target.shape):
+            if value.shape != shape:
                 error_msgs.append(
                     f"size mismatch for {key}: the state_dict has shape {list(value.shape)}, "
-                    f"the module has {list(target.shape)}"
+                    f"the module has {list(shape)}"
                 )
                 continue
             if target.is_meta and not value.is_meta and not assign:
@@ -242,7 +237,7 @@ class StateMixin:
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(module, prefix, keep_vars)` before this module's state is collected."""
-        return _put(self._state_dict_pre_hooks, hook)  # type: ignore[attr-defined]
+        return _put(self._state_dict_pre_hooks, hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(module, state_dict, prefix, local_metadata)` after the state was
@@ -250,13 +245,13 @@ class StateMixin:
         """
         with contextlib.suppress(AttributeError):  # of what takes no attributes, as methods do
             hook._from_public_api = True  # type: ignore[attr-defined]
-        return _put(self._state_dict_hooks, hook)  # type: ignore[attr-defined]
+        return _put(self._state_dict_hooks, hook)
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """The older one: the hook may return another dict."""
         if getattr(hook, _PUBLIC, False):
             raise RuntimeError("_register_state_dict_hook: register_state_dict_post_hook was given this hook before; expected another")
-        return _put(self._state_dict_hooks, hook)  # type: ignore[attr-defined]
+        return _put(self._state_dict_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
@@ -268,7 +263,7 @@ class StateMixin:
     ) -> RemovableHandle:
         if with_module:
             hook = _WithModule(hook, self)
-        return _put(self._load_state_dict_pre_hooks, hook)  # type: ignore[attr-defined]
+        return _put(self._load_state_dict_pre_hooks, hook)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Calls `hook(module, incompatible_keys)` after loading; it may edit the lists in place."""
@@ -283,11 +278,20 @@ def _load_below(
     if assign:
         local_metadata["assign_to_params_buffers"] = True
     module._load_from_state_dict(local, prefix, local_metadata, True, missing, unexpected, errors)
-    for name, child in module._modules.items():
-        if child is not None:
-            below = f"{prefix}{name}."
-            of_child = {k: v for k, v in local.items() if k.startswith(below)}
-            _load_below(child, of_child, below, metadata, assign, missing, unexpected, errors)
+    if module._modules:
+        of_children: dict[str, Any] = {}
+        begin = len(prefix)
+        for key, value in local.items():
+            if key.startswith(prefix) and (end := key.find(".", begin)) >= 0:
+                of_children.setdefault(key[begin:end], {})[key] = value
+        for name, child in module._modules.items():
+            if child is not None:
+                below = f"{prefix}{name}."
+                dotted = "." in name  # as setattr takes it
+                of_child = {k: v for k, v in local.items() if k.startswith(below)} if dotted else of_children.get(name, {})
+                _load_below(child, of_child, below, metadata, assign, missing, unexpected, errors)
+    if not module._load_state_dict_post_hooks:
+        return
     incompatible = _IncompatibleKeys(missing, unexpected)
     for hook in tuple(module._load_state_dict_post_hooks.values()):
         if hook(module, incompatible) is not None:

@@ -73,8 +73,9 @@ class TreeMixin(Generic[M]):
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Yields the parameters, each once."""
-        for _, param in self.named_parameters(recurse=recurse):
-            yield param
+        if recurse and _walks_as_here(self, "named_parameters"):
+            return self._fl_members("_parameters")
+        return (param for _, param in self.named_parameters(recurse=recurse))
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -84,8 +85,18 @@ class TreeMixin(Generic[M]):
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """Yields the buffers, each once."""
-        for _, buffer in self.named_buffers(recurse=recurse):
-            yield buffer
+        if recurse and _walks_as_here(self, "named_buffers"):
+            return self._fl_members("_buffers")
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
+
+    def _fl_members(self, table: str) -> Iterator[Any]:
+        """What is in a table of this module and of all below it, each once, without names."""
+        seen: set[int] = set()
+        for module in _below(self):
+            for value in getattr(module, table).values():
+                if value is not None and id(value) not in seen:
+                    seen.add(id(value))
+                    yield value
 
     def named_children(self) -> Iterator[tuple[str, M]]:
         """Yields (name, module) of the direct children, each once."""
@@ -97,8 +108,15 @@ class TreeMixin(Generic[M]):
 
     def children(self) -> Iterator[M]:
         """Yields the direct children, each once."""
-        for _, module in self.named_children():
-            yield module
+        if type(self).named_children is not TreeMixin.named_children:
+            for _, module in self.named_children():
+                yield module
+            return
+        seen: set[int] = set()
+        for module in self._modules.values():
+            if module is not None and id(module) not in seen:
+                seen.add(id(module))
+                yield module
 
     def named_modules(
         self, memo: set[M] | None = None, prefix: str = "", remove_duplicate: bool = True
@@ -111,15 +129,36 @@ class TreeMixin(Generic[M]):
         if remove_duplicate:
             memo.add(me)
         yield prefix, me
-        for name, module in self._modules.items():
-            if module is not None:
-                path = f"{prefix}.{name}" if prefix else name
-                yield from module.named_modules(memo, path, remove_duplicate)
+        # One generator walks all the way down, but for modules that walk in a way of their own.
+        above: list[tuple[Any, str]] = []
+        items, dotted = iter(self._modules.items()), f"{prefix}." if prefix else ""
+        while True:
+            for name, module in items:
+                if module is None:
+                    continue
+                path = dotted + name
+                if getattr(module.named_modules, "__func__", None) is not TreeMixin.named_modules:
+                    yield from module.named_modules(memo, path, remove_duplicate)
+                    continue
+                if module in memo:
+                    continue
+                if remove_duplicate:
+                    memo.add(module)
+                yield path, module
+                if module._modules:
+                    above.append((items, dotted))
+                    items, dotted = iter(module._modules.items()), path + "."
+                    break
+            else:
+                if not above:
+                    return
+                items, dotted = above.pop()
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[M]:
         """Yields this module and all below it, each once, or with `remove_duplicate=False` at each place."""
-        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
-            yield module
+        if remove_duplicate and _walks_as_here(self, "named_modules"):
+            return _below(self)
+        return (module for _, module in self.named_modules(remove_duplicate=remove_duplicate))
 
     def get_submodule(self, target: str) -> M:
         """Returns the module at the dotted path `target`; '' is this module.
@@ -196,6 +235,42 @@ class TreeMixin(Generic[M]):
         if name not in module._buffers:
             raise AttributeError(f"get_buffer('{target}'): '{name}' is {kind_of(found)}, no buffer")
         return found  # type: ignore[no-any-return]
+
+
+def _walks_as_here(module: Any, *names: str) -> bool:
+    """Whether neither its class nor the module itself has another `named_modules`, `_named_members` or method of these names."""
+    kind, own = type(module), module.__dict__
+    return all(
+        getattr(kind, name) is getattr(TreeMixin, name) and name not in own for name in (*names, "named_modules", "_named_members")
+    )
+
+
+def _below(top: Any) -> Iterator[Any]:
+    """The modules of `named_modules`, each once, without making their names."""
+    memo = {top}
+    yield top
+    above: list[Any] = []
+    modules = iter(top._modules.values())
+    while True:
+        for module in modules:
+            if module is None:
+                continue
+            if getattr(module.named_modules, "__func__", None) is not TreeMixin.named_modules:
+                for _, found in module.named_modules(memo, "", True):
+                    yield found
+                continue
+            if module in memo:
+                continue
+            memo.add(module)
+            yield module
+            if module._modules:
+                above.append(modules)
+                modules = iter(module._modules.values())
+                break
+        else:
+            if not above:
+                return
+            modules = above.pop()
 
 
 if not TYPE_CHECKING:

@@ -33,6 +33,7 @@ R = TypeVar("R", covariant=True)
 
 
 _TABLE_NAMES = frozenset(TABLES)
+_PLAIN = frozenset((bool, int, float, str))  # types of values that are neither parts nor tables
 
 
 class _Forward(Protocol[P, R]):
@@ -192,7 +193,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             raise KeyError(f"{what} name = '{name}' contains '.', which separates names in a path")
         if name == "":
             raise KeyError(f"{what} name = '' is empty")
-        if hasattr(self, name) and name not in table:
+        if name not in table and hasattr(self, name):
             raise KeyError(
                 f"{what} name = '{name}': {type(self).__name__} already has this attribute"
             )
@@ -278,8 +279,14 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
+        if type(value) in _PLAIN and name in own:  # what is there is in no table
+            if own[name] is not value:
+                graph.objects_changed()
+            super().__setattr__(name, value)
+            return
         params = own.get("_parameters")
-        if isinstance(value, Parameter):
+        is_tensor = isinstance(value, Tensor)
+        if is_tensor and isinstance(value, Parameter):
             if params is None:
                 raise AttributeError(self._fl_too_early("parameter", name))
             self._fl_forget(name, own, own["_buffers"], own["_modules"])
@@ -310,7 +317,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             modules[name] = value
             return
         buffers = own.get("_buffers")
-        if isinstance(value, Buffer) or (buffers is not None and name in buffers):
+        if (is_tensor and isinstance(value, Buffer)) or (buffers is not None and name in buffers):
             if buffers is None:
                 raise AttributeError(self._fl_too_early("buffer", name))
             if value is not None and not isinstance(value, Tensor):
@@ -336,7 +343,8 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
     def _fl_forget(self, name: str, *tables: dict[str, Any]) -> None:
         for table in tables:
-            table.pop(name, None)
+            if name in table:
+                del table[name]
         self._non_persistent_buffers_set.discard(name)
 
     def __delattr__(self, name: str) -> None:
