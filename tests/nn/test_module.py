@@ -781,3 +781,51 @@ def test_classes_say_their_bases():
         pass
 
     assert not hasattr(Mine, "__orig_bases__") and Mine.__mro__[1] is fl.nn.Module and fl.nn.Module.__mro__[-1] is object
+
+
+class Hiding(nn.Module):
+    """Walks in ways of its own: what is below it is not seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+        self.scale = nn.Parameter(fl.ones(2))
+
+    def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+        yield prefix, self
+
+    def named_children(self):
+        return iter(())
+
+
+@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: nn.Sequential(m), lambda m: nn.Sequential(nn.Sequential(m), nn.ReLU())])
+def test_walks_of_a_class_of_its_own_are_taken(wrap):
+    hiding = Hiding()
+    net = wrap(hiding)
+    assert [id(p) for p in net.parameters()] == [id(hiding.scale)] == [id(p) for _, p in net.named_parameters()]
+    assert hiding.inner not in list(net.modules()) and hiding in list(net.modules())
+    net.eval()
+    assert not hiding.training and hiding.inner.training
+    hiding.named_modules = lambda memo=None, prefix="", remove_duplicate=True: iter([(prefix, hiding), (f"{prefix}.more", hiding.inner)])
+    assert hiding.inner in list(net.modules())
+
+
+def test_modules_in_two_places_and_circles_come_once():
+    shared = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    net = nn.Sequential(shared, nn.Sequential(shared, nn.Tanh()))
+    net[1].add_module("none", None)
+    assert [name for name, _ in net.named_modules()] == ["", "0", "0.0", "0.1", "1", "1.1"]
+    assert [name for name, _ in net.named_modules(prefix="m", remove_duplicate=False)] == [
+        "m", "m.0", "m.0.0", "m.0.1", "m.1", "m.1.0", "m.1.0.0", "m.1.0.1", "m.1.1"
+    ]  # fmt: skip
+    assert list(net.modules()) == [module for _, module in net.named_modules()]
+    assert len(list(net.parameters())) == 2 and len(list(net.modules(remove_duplicate=False))) == 9
+
+
+def test_a_child_whose_name_has_a_dot_is_loaded():
+    net, other = nn.Module(), nn.Module()
+    for each, value in ((net, 1.0), (other, 2.0)):
+        setattr(each, "a.b", nn.Linear(1, 1))
+        nn.init.constant_(getattr(each, "a.b").weight, value)
+    net.load_state_dict(other.state_dict(), strict=False)
+    assert getattr(net, "a.b").weight.item() == 2.0
