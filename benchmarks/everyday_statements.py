@@ -140,7 +140,6 @@ MODULES = """
     getattr(block, "missing", None)
     block._parameters
     block.extra_repr()
-    block.named_parameters()
     empty(x)
     block(x)
     Empty()

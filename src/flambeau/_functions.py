@@ -37,8 +37,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
         return True
     if input.shape != other.shape:
         return False
-    rows = input.shape[0] if input.ndim else 1
-    if rows > 1 and (numel := input.numel()) >= 16384 and not input.is_meta:
+    if (numel := input.numel()) >= 16384 and (rows := input.shape[0] if input.ndim else 1) > 1 and not input.is_meta:
         few = max(1, 1024 * rows // numel)  # what differs mostly does so at once
         if not ops.all(ops.eq(input.narrow(0, 0, few), other.narrow(0, 0, few))).item():
             return False
@@ -73,19 +72,23 @@ def _grids(op: str, every: list[Tensor], indexing: str) -> tuple[Tensor, ...]:
 
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """The tensors expanded to their common shape; one that has it is returned itself."""
-    from flambeau._tensor import broadcast_shapes
-
     every = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
     try:
         shapes = [t.shape for t in every]
     except AttributeError as error:
         explain(error, broadcast_tensors, tensors)
         raise
+    if shapes and shapes.count(shapes[0]) == len(shapes):
+        return tuple(every)
+    from flambeau._tensor import broadcast_shapes
+
     shape = broadcast_shapes(*shapes)
     return tuple([t if have == shape else t.expand(shape) for t, have in zip(every, shapes, strict=True)])
 
 
 def _axes(given: Any) -> list[int]:
+    if type(given) is int:
+        return [given]
     many = isinstance(given, (tuple, list)) or not isinstance(given, (int, Integral, Tensor))
     return [int(e) for e in given] if many else [int(given)]
 
@@ -275,12 +278,18 @@ def is_floating_point(input: Tensor) -> bool:
 @wants_tensors
 def can_cast(from_: Any, to: Any) -> bool:
     """True if values keep their kind: bool to anything, integers to all but bool, floats to floats and complex, complex to complex."""
-    return _kind(from_) <= _kind(to)
+    try:
+        return _kinds[from_] <= _kinds[to]
+    except (KeyError, TypeError):
+        return _kind(from_) <= _kind(to)
 
 
 def _kind(dtype: Any) -> int:
     dtype = element_type(dtype)
     return 0 if dtype is _C.bool else 3 if dtype.is_complex else 2 if dtype.is_floating_point else 1
+
+
+_kinds = {dtype: _kind(dtype) for dtype in vars(_C).values() if isinstance(dtype, _C.dtype)}
 
 
 @overload

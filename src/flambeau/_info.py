@@ -119,8 +119,26 @@ class finfo:
         (1.1920928955078125e-07, 65504.0)
     """
 
-    def __init__(self, dtype: Any = None) -> None:
-        self._type = _C.get_default_dtype() if dtype is None else element_type(dtype)
+    _made: dict[Any, finfo] = {}  # what a type can hold stays the same
+
+    def __new__(cls, dtype: Any = None) -> finfo:
+        dtype = _C.get_default_dtype() if dtype is None else dtype
+        try:
+            if cls is finfo:
+                return finfo._made[dtype]
+        except (KeyError, TypeError):
+            pass
+        self = super().__new__(cls)
+        self._fl_fill(dtype)
+        if cls is finfo and isinstance(dtype, _C.dtype):
+            finfo._made[dtype] = self
+        return self
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._type,)
+
+    def _fl_fill(self, dtype: Any) -> None:
+        self._type = element_type(dtype)
         if not isinstance(self._type, _C.dtype):
             raise TypeError(f"finfo: dtype = {dtype!r} is a {type(dtype).__name__}; expected a floating point type")
         if self._type.is_complex:
@@ -141,12 +159,30 @@ class finfo:
 class iinfo:
     """Limits of an integer type: bits, min, max."""
 
-    def __init__(self, dtype: Any) -> None:
+    _made: dict[Any, iinfo] = {}
+
+    def __new__(cls, dtype: Any) -> iinfo:
+        try:
+            if cls is iinfo:
+                return iinfo._made[dtype]
+        except (KeyError, TypeError):
+            pass
+        self = super().__new__(cls)
+        self._fl_fill(dtype)
+        if cls is iinfo and isinstance(dtype, _C.dtype):
+            iinfo._made[dtype] = self
+        return self
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._type,)
+
+    def _fl_fill(self, dtype: Any) -> None:
         given, dtype = dtype, element_type(dtype)
         if not isinstance(dtype, _C.dtype):
             raise TypeError(f"iinfo: dtype = {given!r} is a {type(given).__name__}; expected an integer type")
         if dtype.is_floating_point or dtype.is_complex or dtype is _C.bool:
             raise TypeError(f"iinfo: {dtype} is no integer type; use finfo")
+        self._type = dtype
         self.bits = 8 * dtype.itemsize
         self.min = -(2 ** (self.bits - 1)) if dtype.is_signed else 0
         self.max = 2 ** (self.bits - 1) - 1 if dtype.is_signed else 2**self.bits - 1

@@ -334,11 +334,16 @@ def explains_functions(space: dict[str, Any]) -> None:
 _ORDERS = frozenset({"int", "float", "int | None", "float | None", "Tensor | float", "float | Tensor"})
 
 
+_NUMBERS = frozenset((int, float, bool))
+
+
 def _ordering(*args: Any, **kwargs: Any) -> Any:
     start: Any = "flambeau: what is called"
     wanted: Any = "flambeau: the numbers among its parameters"
     names: Any = "flambeau: its parameters"
     for name, value in (*zip(names, args), *kwargs.items()):
+        if type(value) in _NUMBERS:
+            continue
         text = wanted.get(name)
         if text is None or (value is None and "None" in text) or isinstance(value, Tensor) or _is_number(value):
             continue

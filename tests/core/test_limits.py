@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import pickle
 
 import pytest
 
@@ -339,3 +341,10 @@ def test_ranges_of_the_array_api_are_of_numbers():
 
     with pytest.raises(TypeError, match="arange: start is a list; expected a number"):
         array_api.arange([1], 2)
+
+
+@pytest.mark.parametrize("limits", [fl.finfo(fl.float16), fl.finfo(fl.complex64), fl.iinfo(fl.uint8)], ids=repr)
+def test_limits_are_copied_and_pickled(limits):
+    for copied in (copy.copy(limits), copy.deepcopy(limits), pickle.loads(pickle.dumps(limits))):
+        assert repr(copied) == repr(limits) and copied.dtype == limits.dtype
+    assert fl.finfo(fl.float32).bits == 32 and fl.finfo() == fl.finfo(fl.float32)

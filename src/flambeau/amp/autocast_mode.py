@@ -67,6 +67,8 @@ def is_autocast_enabled(device_type: str = "cpu") -> bool:
         ...     fl.is_autocast_enabled("cpu")
         True
     """
+    if device_type == "cpu":
+        return _C.is_autocast_enabled()
     if device_type in _ELSEWHERE:
         return False
     return _device("is_autocast_enabled", device_type) == "cpu" and _C.is_autocast_enabled()

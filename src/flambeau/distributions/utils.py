@@ -129,14 +129,13 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
     return ops.log(clamped) - ops.log1p(-clamped) if is_binary else ops.log(clamped)
 
 
-class lazy_property(property):  # noqa: N801  (it is used like property)
-    """A property that is computed at its first use and then is an attribute of the object.
+class lazy_property:  # noqa: N801  (it is used like property)
+    """A property that is computed at its first use and then is an attribute of the object, which is found before this one.
 
     It is computed with gradients even inside of `no_grad`, since it stays.
     """
 
     def __init__(self, wrapped: Callable[[Any], Any]) -> None:
-        super().__init__(wrapped)
         self.wrapped = wrapped
         self.__doc__ = wrapped.__doc__
 
@@ -146,13 +145,9 @@ class lazy_property(property):  # noqa: N801  (it is used like property)
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        if self.name not in instance.__dict__:
-            with fl.enable_grad():
-                instance.__dict__[self.name] = self.wrapped(instance)
-        return instance.__dict__[self.name]
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        instance.__dict__[self.name] = value
+        with fl.enable_grad():
+            value = instance.__dict__[self.name] = self.wrapped(instance)
+        return value
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:

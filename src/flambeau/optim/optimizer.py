@@ -99,6 +99,9 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+_split = functools.lru_cache(str.split)
+
+
 def _own_groups(self: Any) -> Any:
     return self.param_groups
 
@@ -160,15 +163,17 @@ class Optimizer:
     def __new__(cls: type[Own], *args: Any, **kwargs: Any) -> Own:
         self = super().__new__(cls)
         self._fl_reset_private()  # a class that wraps another optimizer may leave __init__ out
+        self._fl_fresh = True  # type: ignore[attr-defined]
         return self
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         if order := self._fl_order:
-            defaults = {**{name: defaults[name] for name in order.split() if name in defaults}, **defaults}
+            defaults = {**{name: defaults[name] for name in _split(order) if name in defaults}, **defaults}
         self.defaults = defaults
         self.state = defaultdict(dict)
         self._fl_groups: list[dict[str, Any]] = []
-        self._fl_reset_private()
+        if not self.__dict__.pop("_fl_fresh", False):
+            self._fl_reset_private()
         if isinstance(params, Tensor):
             raise TypeError(
                 f"{type(self).__name__}: params is one Tensor ({params.dtype} "
@@ -299,8 +304,10 @@ class Optimizer:
                 f"{type(self).__name__}: this group's parameters come {'with' if named else 'without'} names, those of the first group "
                 f"have {have}; expected all groups with names, or all without"
             )
-        if any(isinstance(param, tuple) is not named for param in params):
-            raise ValueError(f"{type(self).__name__}: some parameters of a group come with names and some without; expected all or none")
+        for param in params:
+            if isinstance(param, tuple) is not named:
+                kind = type(self).__name__
+                raise ValueError(f"{kind}: some parameters of a group come with names and some without; expected all or none")
         if named:
             param_group["param_names"] = [name for name, _ in params]
             params = [param for _, param in params]

@@ -110,23 +110,31 @@ class Allowed:
 
     def __init__(self) -> None:
         self._user = user_names()
-        self._modules = module_names()
         self._data = are_modules_allowed()
-        self._names = {id(what): name for name, what in (self._modules | self._user).items()}
         self._called = {id(what) for what in self._user.values()}
         self._values: dict[int, str] = {}  # classes that stand as values, and are neither made nor called
         self._ordinary: set[int] = set()
         self._keys = Keys()
 
+    @functools.cached_property
+    def _modules(self) -> dict[str, Any]:
+        return module_names() if self._data else {}
+
+    @functools.cached_property
+    def _names(self) -> dict[int, str]:
+        return {id(what): name for name, what in (self._modules | self._user).items()}
+
     def find(self, name: str, imported: bool = True) -> Any:
-        """A class or function, or None. `imported=False` leaves out classes that only the program has."""
+        """A class or function, or None. `imported=False` leaves out all that the user did not name: names that mean something else."""
         if name in self._user:
             return self._user[name]
+        if not imported:
+            return None
         if name in self._modules:
             return self._modules[name]
         if self._data and (what := self._of_the_library(name)) is not None:
             return what
-        return self._imported(name) if imported and self._data and not is_never_allowed(name) else None
+        return self._imported(name) if self._data and not is_never_allowed(name) else None
 
     def _of_the_library(self, name: str) -> Any:
         """What is the library's: its other classes, and modules whose names are PyTorch's in this program and were not in the file's."""

@@ -48,6 +48,8 @@ _DTYPES = {name: name for name in (*STORAGES.values(), *UNTYPED)} | {
     "float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32", "short": "int16", "cfloat": "complex64",
     "cdouble": "complex128", "chalf": "complex32",
 }  # fmt: skip
+_STORAGES = (f"{module}.{kind}Storage" for module in ("torch", "torch.cuda", "torch.storage") for kind in ("Untyped", *STORAGES))
+_ELEMENTS = frozenset((*(f"torch.{name}" for name in _DTYPES), *_STORAGES))
 _OTHER_DTYPES = ("float8_", "float4_", "uint", "int", "bits", "quint", "qint")
 _NO_COUNTERPART = {
     "torch._utils._rebuild_qtensor": "quantised tensors (dequantize() them)",
@@ -92,6 +94,7 @@ class TorchNames(Context):
             raise FileFormatError(f"it names {short(name)}, which is too long")
         result = named_result(name)
         known = name in _FUNCTIONS or name in _CLASSES or name in KINDS or name in CONSTANTS or name in MADE or result is not None
+        known = known or name in _ELEMENTS
         if (what := self._allowed.find(name, imported=not known)) is not None:
             return what
         if name in _FUNCTIONS:

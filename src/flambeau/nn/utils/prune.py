@@ -389,4 +389,7 @@ def remove(module: Module, name: str) -> Module:
 @wants_tensors
 def is_pruned(module: Module) -> bool:
     """Whether a part of the module is pruned."""
-    return any(isinstance(hook, BasePruningMethod) for part in module.modules() for hook in part._forward_pre_hooks.values())
+    for part in module.modules():
+        if part._forward_pre_hooks and any(isinstance(hook, BasePruningMethod) for hook in part._forward_pre_hooks.values()):
+            return True
+    return False

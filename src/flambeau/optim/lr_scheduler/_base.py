@@ -69,11 +69,10 @@ class LRScheduler:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns everything but the optimizer."""
-        return {
-            key: value
-            for key, value in self.__dict__.items()
-            if key not in ("optimizer", "_fl_steps_before", "_fl_step_before")
-        }
+        state = self.__dict__.copy()
+        for name in ("optimizer", "_fl_steps_before", "_fl_step_before"):
+            state.pop(name, None)
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what `state_dict` returned."""

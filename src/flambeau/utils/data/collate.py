@@ -109,6 +109,14 @@ def collate(batch: Sequence[Any], *, collate_fn_map: dict[Any, Any] | None = Non
 
 def collate_tensor_fn(batch: Sequence[Tensor], *, collate_fn_map: dict[Any, Any] | None = None, where: str = "sample") -> Tensor:
     """Tensors of one shape along a new first dimension."""
+    try:
+        return ops.stack(list(batch), 0)
+    except Exception:
+        _check_shapes(batch, where)
+        raise
+
+
+def _check_shapes(batch: Sequence[Tensor], where: str) -> None:
     first = batch[0].shape
     for i, t in enumerate(batch):
         if t.shape != first:
@@ -116,8 +124,7 @@ def collate_tensor_fn(batch: Sequence[Tensor], *, collate_fn_map: dict[Any, Any]
                 f"default_collate: {where} has shape {list(t.shape)} in sample {i} of the batch, "
                 "but "
                 f"{list(first)} in sample 0; pad them, or pass collate_fn="
-            )
-    return ops.stack(list(batch), 0)
+            ) from None
 
 
 def collate_float_fn(batch: Sequence[float], *, collate_fn_map: dict[Any, Any] | None = None) -> Tensor:
@@ -179,7 +186,10 @@ def _collate(batch: Sequence[Any], where: str, table: dict[Any, Any]) -> Any:
         made = _function_for(tensors[0], table) if is_array else None
         return _collate_leaves(made or collate_tensor_fn, tensors, where, table)
     if isinstance(first, Mapping):
+        keys = first.keys()
         for i, sample in enumerate(batch):
+            if type(sample) is dict and sample.keys() == keys:
+                continue
             if missing := [str(key) for key in first if key not in sample]:
                 raise MissingKeyError(
                     f"default_collate: {where} has no key {', '.join(missing)} in sample {i} of the batch, but {sorted(map(str, sample))}; "
@@ -188,8 +198,9 @@ def _collate(batch: Sequence[Any], where: str, table: dict[Any, Any]) -> Any:
         entries = {key: _collate([s[key] for s in batch], f"{where}[{key!r}]", table) for key in first}
         return _rebuild_mapping(first, entries)
     if isinstance(first, Sequence):
+        n = len(first)
         for i, sample in enumerate(batch):
-            if len(sample) != len(first):
+            if len(sample) != n:
                 raise _C.ShapeError(
                     f"default_collate: {where} has {len(sample)} entries in sample {i} of the "
                     "batch, but "

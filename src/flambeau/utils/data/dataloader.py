@@ -240,7 +240,7 @@ class DataLoader(Generic[T]):
 
     def check_worker_number_rationality(self) -> None:
         """Warns where there are more workers than processors."""
-        if self.num_workers > (most := _processors()):
+        if self.num_workers and self.num_workers > (most := _processors()):
             warn(
                 f"This DataLoader will create {self.num_workers} workers in total. Our suggested max number of worker in current system is "
                 f"{most}, as many as there are processors for this process; more of them take turns"
