@@ -163,7 +163,7 @@ from flambeau._memory_format import (  # noqa: E402
 from flambeau._print import set_printoptions  # noqa: E402
 from flambeau._quantile import nanquantile, quantile  # noqa: E402
 from flambeau._random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state  # noqa: E402
-from flambeau._tensor import broadcast_shapes  # noqa: E402
+from flambeau._shapes import broadcast_shapes  # noqa: E402
 from flambeau.amp.autocast_mode import (  # noqa: E402
     autocast,
     autocast_decrement_nesting,

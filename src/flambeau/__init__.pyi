@@ -371,6 +371,7 @@ from flambeau._settings import set_deterministic_debug_mode as set_deterministic
 from flambeau._settings import set_flush_denormal as set_flush_denormal
 from flambeau._settings import set_warn_always as set_warn_always
 from flambeau._settings import use_deterministic_algorithms as use_deterministic_algorithms
+from flambeau._shapes import broadcast_shapes as broadcast_shapes
 from flambeau._statistics import corrcoef as corrcoef
 from flambeau._statistics import cov as cov
 from flambeau._statistics import cumulative_trapezoid as cumulative_trapezoid
@@ -718,7 +719,6 @@ from flambeau._table import xlogy as xlogy
 from flambeau._table import zero_ as zero_
 from flambeau._table import zeros as zeros
 from flambeau._table import zeros_like as zeros_like
-from flambeau._tensor import broadcast_shapes as broadcast_shapes
 from flambeau._top_level import batch_norm as batch_norm
 from flambeau._top_level import embedding as embedding
 from flambeau._top_level import embedding_bag as embedding_bag

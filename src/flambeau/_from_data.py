@@ -149,6 +149,8 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
         >>> shared, own
         (tensor([5., 2.]), tensor([1., 2.]))
     """
+    if copy is None and requires_grad is None and (isinstance(obj, Tensor) or type(obj).__module__ == "numpy"):
+        return as_tensor(obj, dtype, device)
     shared_memory = _on_memory(obj, dtype)
     obj = obj if shared_memory is None else shared_memory
     if copy and isinstance(obj, Tensor):

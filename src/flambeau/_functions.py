@@ -14,6 +14,7 @@ from flambeau._errors import no_such_axis
 from flambeau._info import element_type, whole_number
 from flambeau._no_tensor import explain, explained, wants_tensors
 from flambeau._out import takes_out
+from flambeau._shapes import broadcast_shapes
 from flambeau._spelled import spelled
 from flambeau._warn import warn
 from flambeau.amp.autocast_mode import widens
@@ -80,8 +81,6 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
         raise
     if shapes and shapes.count(shapes[0]) == len(shapes):
         return tuple(every)
-    from flambeau._tensor import broadcast_shapes
-
     shape = broadcast_shapes(*shapes)
     return tuple([t if have == shape else t.expand(shape) for t, have in zip(every, shapes, strict=True)])
 
@@ -89,6 +88,8 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
 def _axes(given: Any) -> list[int]:
     if type(given) is int:
         return [given]
+    if type(given) is tuple:
+        return [int(e) for e in given]
     many = isinstance(given, (tuple, list)) or not isinstance(given, (int, Integral, Tensor))
     return [int(e) for e in given] if many else [int(given)]
 
@@ -102,6 +103,13 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
         order.insert(destination % have, order.pop(source))
         return input.permute(order)
     sources, targets = _axes(source), _axes(destination)
+    moved = {d % have: s % have for s, d in zip(sources, targets) if -have <= s < have and -have <= d < have}
+    taken = set(moved.values())
+    if len(taken) == len(moved) == len(sources) == len(targets):
+        order = [d for d in range(have) if d not in taken]
+        for target in sorted(moved):
+            order.insert(target, moved[target])
+        return input.permute(order)
     n = max(have, 1)  # a 0-d tensor counts as one axis
     for name, axes in (("source", sources), ("destination", targets)):
         if axes and (min(axes) < -n or max(axes) >= n):
@@ -110,12 +118,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     sources, targets = [d % n for d in sources], [d % n for d in targets]
     if len(set(sources)) != len(sources) or len(set(targets)) != len(targets) or len(sources) != len(targets):
         raise _C.ArgumentError(f"movedim: source = {source}, destination = {destination}; expected as many distinct axes in both")
-    if not have:
-        return input.permute([])
-    order = [d for d in range(n) if d not in sources]
-    for target, source in sorted(zip(targets, sources, strict=True)):
-        order.insert(target, source)
-    return input.permute(order)
+    return input.permute([])  # without axes, of which the first is 0 all the same
 
 
 class _AtLeast(Protocol):
@@ -554,8 +557,6 @@ def cdist(
     many = x1.shape[-2] > 25 or x2.shape[-2] > 25
     products = p == 2.0 and (compute_mode == modes[1] or (compute_mode == modes[0] and many))
     if 0.0 < p < math.inf and x1.shape[-1] and x1.is_floating_point() and x2.is_floating_point():  # rows of nothing are 0 apart
-        from flambeau._tensor import broadcast_shapes
-
         batch, kind = broadcast_shapes(x1.shape[:-2], x2.shape[:-2]), _C.promote_types(x1.dtype, x2.dtype)
         wide = kind if kind is _C.float64 else _C.float32  # 16-bit types are computed so
         x1, x2 = ((x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:])).to(wide) for x in (x1, x2))

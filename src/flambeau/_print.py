@@ -51,9 +51,14 @@ def set_printoptions(
         if profile not in _PROFILES:
             raise ValueError(f"set_printoptions: profile = '{profile}'; expected one of {', '.join(_PROFILES)}")
         vars(_options).update(vars(_PROFILES[profile]))
-    for name, value in (("precision", precision), ("threshold", threshold), ("edgeitems", edgeitems), ("linewidth", linewidth)):
-        if value is not None:
-            setattr(_options, name, value)
+    if precision is not None:
+        _options.precision = precision
+    if threshold is not None:
+        _options.threshold = threshold
+    if edgeitems is not None:
+        _options.edgeitems = edgeitems
+    if linewidth is not None:
+        _options.linewidth = linewidth
     _options.sci_mode = sci_mode
 
 

@@ -11,7 +11,7 @@ import functools
 import importlib
 import operator
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flambeau import _C, _hollow, _whole_calls
@@ -745,21 +745,3 @@ def _view_as(self: Tensor, other: Tensor) -> Tensor:
         return self.view(other.shape)
     except AttributeError as error:
         raise explained(error, _view_as, (self, other)) from None
-
-
-@wants_tensors
-def broadcast_shapes(*shapes: Sequence[int] | int) -> _C.Size:
-    """The shape that tensors of these shapes broadcast to."""
-    out: list[int] = []
-    for shape in shapes:
-        sizes = [shape] if isinstance(shape, int) else list(shape)
-        if len(sizes) > len(out):
-            out = [*sizes[: len(sizes) - len(out)], *out]
-        for i in range(-1, -len(sizes) - 1, -1):
-            n = sizes[i]
-            if n != out[i] and n != 1:
-                if out[i] != 1:
-                    given = ", ".join(map(str, shapes))
-                    raise _C.ShapeError(f"broadcast_shapes: shapes {given} can not be broadcast to one: {out[i]} and {n}")
-                out[i] = n
-    return _C.Size(out)

@@ -18,7 +18,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau._tensor import broadcast_shapes
+from flambeau._shapes import broadcast_shapes
 from flambeau.func._compositions import COMPOSITIONS
 from flambeau.func._levels import (
     Level,

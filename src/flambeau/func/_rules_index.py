@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau._tensor import broadcast_shapes
+from flambeau._shapes import broadcast_shapes
 from flambeau.func._batched import BatchLevel, composed, has_batch, raw_rule, rule
 from flambeau.func._levels import Wrapped, dtype_of, shape_of, wrapped_in
 

@@ -18,7 +18,7 @@ from flambeau._C import Tensor, ops
 from flambeau._no_derivative import without_derivative
 from flambeau._out import deliver
 from flambeau._results import result
-from flambeau._tensor import broadcast_shapes
+from flambeau._shapes import broadcast_shapes
 from flambeau.linalg._arguments import check_tensors
 from flambeau.linalg._leading import at_once
 

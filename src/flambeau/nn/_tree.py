@@ -102,8 +102,8 @@ class TreeMixin(Generic[M]):
         """Yields (name, module) of the direct children, each once."""
         seen: set[int] = set()
         for name, module in self._modules.items():
-            if module is not None and id(module) not in seen:
-                seen.add(id(module))
+            if module is not None and (key := id(module)) not in seen:
+                seen.add(key)
                 yield name, module
 
     def children(self) -> Iterator[M]:
@@ -114,8 +114,8 @@ class TreeMixin(Generic[M]):
             return
         seen: set[int] = set()
         for module in self._modules.values():
-            if module is not None and id(module) not in seen:
-                seen.add(id(module))
+            if module is not None and (key := id(module)) not in seen:
+                seen.add(key)
                 yield module
 
     def named_modules(

@@ -292,6 +292,11 @@ class _Storages:
             met.node["P"] = [len(self.flat), offset, list(value.shape), list(value.stride())]
 
 
+_UINT = struct.Struct("<I").pack
+_BYTES = [b"K" + bytes([n]) for n in range(256)]  # the small numbers
+_TUPLES = {1: b"\x85", 2: b"\x86", 3: b"\x87"}  # what ends short ones
+
+
 class _Pickler:
     """Opcodes of encoded nodes."""
 
@@ -305,13 +310,14 @@ class _Pickler:
         return b"".join([*self._out, b"."])
 
     def _put(self, key: Any) -> None:
-        self._memo[key] = len(self._memo)
-        self._out.append(b"r" + struct.pack("<I", self._memo[key]))
+        number = self._memo[key] = len(self._memo)
+        self._out.append(b"r" + _UINT(number))
 
     def _known(self, key: Any) -> bool:
-        if key not in self._memo:
+        number = self._memo.get(key)
+        if number is None:
             return False
-        self._out.append(b"j" + struct.pack("<I", self._memo[key]))
+        self._out.append(b"j" + _UINT(number))
         return True
 
     def _global(self, name: str) -> None:
@@ -327,12 +333,12 @@ class _Pickler:
     def _text(self, text: str) -> None:
         if not self._known(("text", text)):
             raw = text.encode("utf-8", "surrogatepass")
-            self._out.append(b"X" + struct.pack("<I", len(raw)) + raw)
+            self._out.append(b"X" + _UINT(len(raw)) + raw)
             self._put(("text", text))
 
     def _int(self, n: int) -> None:
         if 0 <= n < 256:
-            self._out.append(b"K" + bytes([n]))
+            self._out.append(_BYTES[n])
         elif -(2**31) <= n < 2**31:
             self._out.append(b"J" + struct.pack("<i", n))
         else:
@@ -354,11 +360,13 @@ class _Pickler:
         if len(items) > 3:
             self._out.append(b"(")
         for item in items:
-            if callable(item):
+            if type(item) is int:
+                self._int(item)
+            elif callable(item):
                 item()
             else:
                 self._any(item)
-        self._out.append({1: b"\x85", 2: b"\x86", 3: b"\x87"}.get(len(items), b"t"))
+        self._out.append(_TUPLES.get(len(items), b"t"))
 
     def _ints(self, numbers: list[int]) -> Callable[[], None]:
         return lambda: self._tuple(numbers)

@@ -14,6 +14,7 @@ be mapped. Deflated ones are inflated to the size that is announced and not beyo
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -221,6 +222,8 @@ class Archive:
 # ------------------------------------------------------------------------------------------- writing
 
 ALIGNMENT = 64
+_HEAD, _LENGTHS, _PLACES = struct.Struct("<5H3I"), struct.Struct("<2H"), struct.Struct("<5H2I")
+_VERSION_20, _VERSION_45 = (20).to_bytes(2, "little"), (45).to_bytes(2, "little")
 
 
 def write_archive(write: Callable[[Any], None], entries: Iterable[tuple[str, Any]]) -> None:
@@ -238,13 +241,13 @@ def write_archive(write: Callable[[Any], None], entries: Iterable[tuple[str, Any
         begin = at + 30 + len(text) + len(wide) + 4
         wide += _field(0x4246, b"Z" * (-begin % ALIGNMENT))
         few = min(n, _FULL)
-        head = _numbers((20 if n < _FULL else 45, 2), (_UTF8, 2), (_STORED, 2), (0, 2), (0x21, 2), (crc, 4), (few, 4), (few, 4))
-        write(_LOCAL + head + _numbers((len(text), 2), (len(wide), 2)) + text + wide)
+        head = _HEAD.pack(20 if n < _FULL else 45, _UTF8, _STORED, 0, 0x21, crc, few, few)
+        write(_LOCAL + head + _LENGTHS.pack(len(text), len(wide)) + text + wide)
         write(data)
         full = [size for size in (n, n, at) if size >= _FULL]
         extra = _field(1, b"".join(size.to_bytes(8, "little") for size in full)) if full else b""
-        places = _numbers((len(text), 2), (len(extra), 2), (0, 2), (0, 2), (0, 2), (0, 4), (min(at, _FULL), 4))
-        version = _numbers((45 if full else 20, 2))
+        places = _PLACES.pack(len(text), len(extra), 0, 0, 0, 0, min(at, _FULL))
+        version = _VERSION_45 if full else _VERSION_20
         directory.append(_CENTRAL + version + (version + head[2:] if full else head) + places + text + extra)
         at += 30 + len(text) + len(wide) + n
         count += 1
@@ -263,4 +266,4 @@ def _numbers(*values: tuple[int, int]) -> bytes:
 
 
 def _field(kind: int, content: bytes) -> bytes:
-    return _numbers((kind, 2), (len(content), 2)) + content
+    return _LENGTHS.pack(kind, len(content)) + content

@@ -9,6 +9,7 @@ from typing import Any
 
 from flambeau import _C, _tensor
 from flambeau._C import Tensor, ops
+from flambeau._from_data import as_tensor
 from flambeau._memory_format import sparse_coo, sparse_csr
 from flambeau._no_tensor import wants_tensors
 from flambeau.sparse._compressed import (
@@ -26,8 +27,6 @@ from flambeau.sparse._tensor import SparseCOO, SparseTensor, linear
 
 
 def _index_part(op: str, name: str, data: Any, ndim: int) -> Tensor:
-    from flambeau._from_data import as_tensor
-
     x = as_tensor(data)
     if x.numel() == 0 and x.ndim == ndim:
         x = x.to(_C.int64)
@@ -39,8 +38,6 @@ def _index_part(op: str, name: str, data: Any, ndim: int) -> Tensor:
 
 
 def _value_part(values: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
-    from flambeau._from_data import as_tensor
-
     x = as_tensor(values, dtype=dtype, device=device)
     if requires_grad:  # a leaf of its own
         return x.detach().clone().requires_grad_()
@@ -103,13 +100,12 @@ def sparse_coo_tensor(
         if at.shape[1] == 0 and at.shape[0]:
             raise _C.ShapeError(f"{op}: size = None, and there are no indices; expected a size")
         size = ([int(n) + 1 for n in at.amax(1).tolist()] if at.shape[0] else []) + list(held.shape[1:])
-    size = tuple(int(n) for n in size)
+    size = tuple(map(int, size))
     if len(size) != at.shape[0] + held.ndim - 1 or size[at.shape[0] :] != tuple(held.shape[1:]):
         given = f"size = {list(size)}, indices have shape {list(at.shape)}, values {list(held.shape)}"
         raise _C.ShapeError(f"{op}: {given}; expected a size for each of {at.shape[0]} rows of indices, then {list(held.shape[1:])}")
     if at.numel():
-        low, high = at.amin(1).tolist(), at.amax(1).tolist()
-        for d, (a, b) in enumerate(zip(low, high, strict=True)):
+        for d, (a, b) in enumerate(zip(*(ends.tolist() for ends in ops.aminmax(at, dim=1)), strict=True)):
             if a < 0 or b >= size[d]:
                 raise _C.RangeError(f"{op}: indices[{d}] go from {a} to {b}; expected 0 to {size[d] - 1}, for size {list(size)}")
     if is_coalesced:
@@ -124,8 +120,6 @@ def _made_of(
 ) -> Any:  # fmt: skip
     """A tensor of a compressed layout of parts that are looked at."""
     op, (first, second) = f"{repr(kind.layout).partition('.')[2]}_tensor", kind.index_names()
-    from flambeau._from_data import as_tensor
-
     at = as_tensor(starts)
     n = max(at.ndim - 1, 0)
     at, other = _index_part(op, first, at, n + 1), _index_part(op, second, plain, n + 1)

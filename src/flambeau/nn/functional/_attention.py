@@ -9,7 +9,7 @@ from flambeau import _C
 from flambeau._C import Tensor, ops
 from flambeau._info import switch
 from flambeau._no_tensor import CONFUSED, explain
-from flambeau._tensor import broadcast_shapes
+from flambeau._shapes import broadcast_shapes
 from flambeau.nn.functional._dropout import check_p
 
 __all__ = ["scaled_dot_product_attention"]
