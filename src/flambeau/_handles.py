@@ -86,7 +86,7 @@ class HookTable(OrderedDict, Table):  # type: ignore[type-arg,misc]
 
 def put_hook(table: OrderedDict[int, Any], hook: Any, prepend: bool, *marks: dict[int, Any]) -> RemovableHandle:
     """Puts a hook into a table, behind or before all others, and under the same key into those that mark some of them."""
-    handle = RemovableHandle(table, extra_dict=list(marks))
+    handle = RemovableHandle(table, extra_dict=marks)
     for mark in marks:
         mark[handle.id] = True
     table[handle.id] = hook
@@ -105,7 +105,7 @@ class RemovableHandle:
     """
 
     def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
-        if not extra_dict:
+        if extra_dict is None or extra_dict == ():
             self.id = _new_id((hooks_dict,))
             self._tables = [weakref.ref(hooks_dict)]
             return

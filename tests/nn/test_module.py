@@ -829,3 +829,16 @@ def test_a_child_whose_name_has_a_dot_is_loaded():
         nn.init.constant_(getattr(each, "a.b").weight, value)
     net.load_state_dict(other.state_dict(), strict=False)
     assert getattr(net, "a.b").weight.item() == 2.0
+
+
+@pytest.mark.parametrize("wrap", [lambda d: d, lambda d: [d]], ids=["dict", "list"])
+def test_a_handle_removes_from_a_dict_that_was_empty_when_it_was_made(wrap):
+    from collections import OrderedDict
+
+    from flambeau.utils.hooks import RemovableHandle
+
+    hooks, extra = OrderedDict(), OrderedDict()
+    handle = RemovableHandle(hooks, extra_dict=wrap(extra))
+    hooks[handle.id] = extra[handle.id] = print
+    handle.remove()
+    assert not hooks and not extra

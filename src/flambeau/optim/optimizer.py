@@ -174,12 +174,12 @@ class Optimizer:
         self._fl_groups: list[dict[str, Any]] = []
         if not self.__dict__.pop("_fl_fresh", False):
             self._fl_reset_private()
-        if isinstance(params, Tensor):
+        if type(params) is not list and isinstance(params, Tensor):
             raise TypeError(
                 f"{type(self).__name__}: params is one Tensor ({params.dtype} "
                 f"{list(params.shape)}); expected an iterable (wrap it: [param])"
             )
-        if not isinstance(params, Iterable) or isinstance(params, str):
+        if type(params) is not list and (not isinstance(params, Iterable) or isinstance(params, str)):
             way = "; pass its parameters()" if hasattr(params, "parameters") else ""
             raise TypeError(
                 f"{type(self).__name__}: params is a {type(params).__name__}; expected an iterable "
@@ -288,7 +288,9 @@ class Optimizer:
             have = ", ".join(map(repr, param_group)) or "no entries"
             raise KeyError(f"{type(self).__name__}: a group has {have}; expected 'params' among them")
         params = param_group["params"]
-        if isinstance(params, Tensor):
+        if type(params) is list:
+            pass
+        elif isinstance(params, Tensor):
             params = [params]
         elif isinstance(params, (set, frozenset)):
             raise TypeError(
@@ -312,7 +314,7 @@ class Optimizer:
             param_group["param_names"] = [name for name, _ in params]
             params = [param for _, param in params]
         param_group["params"] = params
-        known = {id(p) for group in self._fl_groups for p in group["params"]}
+        known = {id(p) for group in self._fl_groups for p in group["params"]} if self._fl_groups else set()
         own: set[int] = set()
         for i, param in enumerate(params):
             if not isinstance(param, Tensor):
@@ -327,23 +329,26 @@ class Optimizer:
                     "an operation; only leaf tensors can be optimized (compute first, then "
                     "requires_grad_())"
                 )
-            if id(param) in known:
+            key = id(param)
+            if key in known:
                 raise ValueError(
                     f"{type(self).__name__}: parameter {i} (shape {list(param.shape)}) is "
                     "in two parameter groups; expected it in one"
                 )
-            if id(param) in own:
+            if key in own:
                 warn(
                     f"{type(self).__name__}: parameter {i} (shape {list(param.shape)}) appears twice in "
                     "a group; every step moves it twice"
                 )
-            own.add(id(param))
+            own.add(key)
         for name, default in self.defaults.items():
-            if default is required and name not in param_group:
+            if name in param_group:
+                continue
+            if default is required:
                 raise ValueError(
                     f"{type(self).__name__}: a parameter group lacks the option '{name}'"
                 )
-            param_group.setdefault(name, default)
+            param_group[name] = default
         self._fl_groups.append(param_group)
         self._fl_plans.clear()
 
