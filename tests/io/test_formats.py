@@ -226,5 +226,5 @@ def test_an_index_is_known_by_its_name(tmp_path):
     assert fl.load(path) == {}
     other = tmp_path / "model"
     other.write_text(json.dumps({"weight_map": {}}))
-    with pytest.raises(FileFormatError, match="not a safetensors file"):
+    with pytest.raises(FileFormatError, match="as no file of tensors does"):
         fl.load(other)
