@@ -237,11 +237,14 @@ class TreeMixin(Generic[M]):
         return found  # type: ignore[no-any-return]
 
 
-def _walks_as_here(module: Any, *names: str) -> bool:
-    """Whether neither its class nor the module itself has another `named_modules`, `_named_members` or method of these names."""
+def _walks_as_here(module: Any, name: str) -> bool:
+    """Whether neither its class nor the module itself has another `named_modules`, `_named_members` or method of this name."""
     kind, own = type(module), module.__dict__
-    return all(
-        getattr(kind, name) is getattr(TreeMixin, name) and name not in own for name in (*names, "named_modules", "_named_members")
+    return (
+        kind.named_modules is TreeMixin.named_modules
+        and kind._named_members is TreeMixin._named_members
+        and getattr(kind, name) is getattr(TreeMixin, name)
+        and not ("named_modules" in own or "_named_members" in own or name in own)
     )
 
 

@@ -378,6 +378,8 @@ class ParameterList(Module):
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
             return type(self)([self[k] for k in range(*i.indices(len(self)))])
+        if type(i) is int and 0 <= i < self._size:
+            return getattr(self, str(i))
         return getattr(self, str(_index(self, i)))
 
     def __setitem__(self, i: int, value: Any) -> None:

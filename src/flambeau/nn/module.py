@@ -265,9 +265,12 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
-        for table in ("_parameters", "_buffers", "_modules"):
-            if table in own and name in own[table]:
-                return own[table][name]
+        if (table := own.get("_parameters")) and name in table:
+            return table[name]
+        if (table := own.get("_buffers")) and name in table:
+            return table[name]
+        if (table := own.get("_modules")) and name in table:
+            return table[name]
         if name == "save" and own.get("_fl_scripted"):
             from flambeau import jit
 

@@ -13,7 +13,11 @@ from flambeau.optim.optimizer import Optimizer, set_option
 
 def values_of(optimizer: Optimizer, name: str) -> list[Any]:
     """An option of each group, such as its rate: numbers as they are, tensors as copies."""
-    return [value.clone() if isinstance(value := group[name], Tensor) else value for group in optimizer.param_groups]
+    return _values(optimizer.param_groups, name)
+
+
+def _values(groups: list[dict[str, Any]], name: str) -> list[Any]:
+    return [value.clone() if isinstance(value := group[name], Tensor) else value for group in groups]
 
 
 def attached(scheduler: Any, optimizer: Any) -> Optimizer:
@@ -44,9 +48,10 @@ class LRScheduler:
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self.optimizer = attached(self, optimizer)
         # The rates that a schedule begins with stay in the groups, for those that come later.
-        for i, (group, lr) in enumerate(zip(optimizer.param_groups, self._fl_lrs)):
+        for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", lr)
+                if "initial_lr" not in group:
+                    (group["initial_lr"],) = _values([group], "lr")
             elif "initial_lr" not in group:
                 raise KeyError(
                     f"{type(self).__name__}: param_groups[{i}] has no 'initial_lr', which "
@@ -133,7 +138,7 @@ class LRScheduler:
             )
         for group, lr in zip(groups, values):
             set_option(group, "lr", lr)
-        self._last_lr = self._fl_lrs
+        self._last_lr = _values(groups, "lr")
 
 
 class _LRScheduler(LRScheduler):
