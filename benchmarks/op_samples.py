@@ -64,16 +64,17 @@ def backward_of(lib: Any, f: Callable[..., Any], args: Sequence[Any], kwargs: di
     return (lambda: lib.autograd.backward(results(), ones)) if ones else None
 
 
-def timed(name: str, backward: bool) -> Iterator[Timed]:
-    """The samples of an entry that both sides take."""
+def timed(name: str, backward: bool, wanted: Sequence[str]) -> Iterator[Timed]:
+    """The samples of an entry that both sides take, of the first of the wanted types that it has."""
     from beside import torch
     from samples import op_db, ours_of, spread, tensors, theirs_of, translated
 
     import flambeau as fl
 
     op = op_db()[name]
-    dtype = next((t for t in (torch.float32, torch.int64) if t in op.supported_dtypes("cpu")), None)
-    if dtype is None or (backward and (dtype is not torch.float32 or not op.supports_autograd)):
+    have = op.supported_backward_dtypes("cpu") if backward else op.supported_dtypes("cpu")
+    dtype = next((t for t in (getattr(torch, w) for w in wanted) if t in have), None)
+    if dtype is None or (backward and not op.supports_autograd):
         return
     try:
         f = translated(op.op, op.name)
@@ -102,7 +103,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit status."""
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0], formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--names", nargs="*", help="entries whose names contain one of these")
-    p.add_argument("--backward", action="store_true", help="with gradients, in float32")
+    p.add_argument("--backward", action="store_true", help="with gradients")
+    p.add_argument("--dtypes", nargs="+", default=["float32", "int64"], help="the first that an entry takes (default float32 int64)")
     p.add_argument("--above", type=float, default=1.15, help="print the calls whose ratio is above this (default 1.15)")
     args = p.parse_args(argv)
 
@@ -115,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     fl.set_num_threads(1)
     torch.set_num_threads(1)
     names = sorted(n for n in op_db() if not args.names or any(part in n for part in args.names))
-    rows = [row for name in names for row in timed(name, args.backward)]
+    rows = [row for name in names for row in timed(name, args.backward, args.dtypes)]
     if not rows:
         print("no call that both libraries take")
         return 1
