@@ -63,16 +63,16 @@ class FuzzedParameter:
         """Its name."""
         return self._name
 
-    def sample(self, generator: random.Random) -> Any:
+    def sample(self, state: random.Random) -> Any:
         """A value of it, or an alias."""
         if isinstance(self._distribution, Mapping):
-            return generator.choices(list(self._distribution), list(self._distribution.values()))[0]
+            return state.choices(list(self._distribution), list(self._distribution.values()))[0]
         low, high = self._minval, self._maxval
         assert low is not None and high is not None
         whole = isinstance(low, int) and isinstance(high, int)
         if self._distribution == "uniform":
-            return generator.randint(int(low), int(high)) if whole else generator.uniform(low, high)
-        drawn = math.exp(generator.uniform(math.log(low), math.log(high + 1 if whole else high)))
+            return state.randint(int(low), int(high)) if whole else state.uniform(low, high)
+        drawn = math.exp(state.uniform(math.log(low), math.log(high + 1 if whole else high)))
         return min(int(drawn), int(high)) if whole else drawn
 
 
