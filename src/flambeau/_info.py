@@ -110,7 +110,36 @@ def per_axis(op: str, name: str, value: Any, n: int) -> tuple[int, ...]:
     return tuple(v if type(v) is int else whole_number(op, name, v) for v in values)
 
 
-class finfo:
+class _Limits:
+    """What a type can hold stays the same: there is one object for each, which nobody changes."""
+
+    _made: dict[Any, Any] = {}
+    _type: Any
+
+    def __new__(cls, dtype: Any) -> Any:
+        try:
+            return _Limits._made[cls, dtype]
+        except (KeyError, TypeError):
+            pass
+        self = super().__new__(cls)
+        self._fl_fill(dtype)
+        if isinstance(dtype, _C.dtype):
+            _Limits._made[cls, dtype] = self
+        return self
+
+    def _fl_fill(self, dtype: Any) -> None:
+        raise AssertionError("what a kind of limits is made of")
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._type,)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__:
+            raise AttributeError(f"{type(self).__name__}.{name} can not be written: it is what {self._type} can hold")
+        super().__setattr__(name, value)
+
+
+class finfo(_Limits):
     """Limits of a floating point type: bits, eps, max, min, tiny, smallest_normal, resolution; of a complex one, of its parts.
 
     Example:
@@ -119,32 +148,18 @@ class finfo:
         (1.1920928955078125e-07, 65504.0)
     """
 
-    _made: dict[Any, finfo] = {}  # what a type can hold stays the same
-
-    def __new__(cls, dtype: Any = None) -> finfo:
-        dtype = _C.get_default_dtype() if dtype is None else dtype
-        try:
-            if cls is finfo:
-                return finfo._made[dtype]
-        except (KeyError, TypeError):
-            pass
-        self = super().__new__(cls)
-        self._fl_fill(dtype)
-        if cls is finfo and isinstance(dtype, _C.dtype):
-            finfo._made[dtype] = self
-        return self
-
-    def __reduce__(self) -> Any:
-        return type(self), (self._type,)
+    def __new__(cls, dtype: Any = None) -> Any:
+        return super().__new__(cls, _C.get_default_dtype() if dtype is None else dtype)
 
     def _fl_fill(self, dtype: Any) -> None:
-        self._type = element_type(dtype)
-        if not isinstance(self._type, _C.dtype):
+        kind = element_type(dtype)
+        if not isinstance(kind, _C.dtype):
             raise TypeError(f"finfo: dtype = {dtype!r} is a {type(dtype).__name__}; expected a floating point type")
-        if self._type.is_complex:
-            self._type = self._type.to_real()
-        if self._type.name not in _FLOATS:
-            raise TypeError(f"finfo: {self._type} is no floating point type; use iinfo")
+        if kind.is_complex:
+            kind = kind.to_real()
+        if kind.name not in _FLOATS:
+            raise TypeError(f"finfo: {kind} is no floating point type; use iinfo")
+        self._type = kind
         self.bits, self.eps, self.max, self.tiny = _FLOATS[self._type.name]
         self.min = -self.max if self._type.is_signed else self.tiny
         self.smallest_normal = self.tiny
@@ -156,25 +171,11 @@ class finfo:
         return f"finfo({', '.join(f'{name}={text}' for name, text in rows.items())}, dtype={self.dtype})"
 
 
-class iinfo:
+class iinfo(_Limits):
     """Limits of an integer type: bits, min, max."""
 
-    _made: dict[Any, iinfo] = {}
-
-    def __new__(cls, dtype: Any) -> iinfo:
-        try:
-            if cls is iinfo:
-                return iinfo._made[dtype]
-        except (KeyError, TypeError):
-            pass
-        self = super().__new__(cls)
-        self._fl_fill(dtype)
-        if cls is iinfo and isinstance(dtype, _C.dtype):
-            iinfo._made[dtype] = self
-        return self
-
-    def __reduce__(self) -> Any:
-        return type(self), (self._type,)
+    def __new__(cls, dtype: Any) -> Any:
+        return super().__new__(cls, dtype)
 
     def _fl_fill(self, dtype: Any) -> None:
         given, dtype = dtype, element_type(dtype)

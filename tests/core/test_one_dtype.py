@@ -17,3 +17,12 @@ def test_what_is_put_has_the_type_of_what_it_is_put_into(x, source):
         with pytest.raises(TypeError, match=f"source is {str(source.dtype).split('.')[-1]}; expected"):
             call()
     assert x.tolist() == [1] * 64
+
+
+def test_limits_of_types_are_not_written():
+    """They are of everybody: there is one object for each type."""
+    for limits in (fl.finfo(fl.float32), fl.finfo(), fl.iinfo(fl.int8)):
+        most = limits.max
+        with pytest.raises(AttributeError, match=r"max can not be written: it is what flambeau\.\w+ can hold"):
+            limits.max = 0
+        assert limits.max == most
