@@ -148,8 +148,8 @@ class finfo(_Limits):
         (1.1920928955078125e-07, 65504.0)
     """
 
-    def __new__(cls, dtype: Any = None) -> Any:
-        return super().__new__(cls, _C.get_default_dtype() if dtype is None else dtype)
+    def __new__(cls, dtype: Any = None) -> finfo:
+        return super().__new__(cls, _C.get_default_dtype() if dtype is None else dtype)  # type: ignore[no-any-return]
 
     def _fl_fill(self, dtype: Any) -> None:
         kind = element_type(dtype)
@@ -174,8 +174,8 @@ class finfo(_Limits):
 class iinfo(_Limits):
     """Limits of an integer type: bits, min, max."""
 
-    def __new__(cls, dtype: Any) -> Any:
-        return super().__new__(cls, dtype)
+    def __new__(cls, dtype: Any) -> iinfo:
+        return super().__new__(cls, dtype)  # type: ignore[no-any-return]
 
     def _fl_fill(self, dtype: Any) -> None:
         given, dtype = dtype, element_type(dtype)
