@@ -611,6 +611,12 @@ def test_unbind(how):
             near(got, want)
 
 
+def test_unbind_of_more_than_fits():
+    """Before one of them is made."""
+    with pytest.raises(fl.OutOfMemoryError, match="unbind would make 1099511627776 tensors"):
+        list(fl.sparse_coo_tensor(fl.zeros(1, 0, dtype=fl.int64), fl.zeros(0, 3), (1 << 40, 3)))
+
+
 @pytest.mark.parametrize("how", LAYOUTS)
 @pytest.mark.parametrize("density", [0.0, 0.4])
 def test_sparse_mask_of_a_sparse_tensor(how, density):

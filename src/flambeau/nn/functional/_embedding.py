@@ -43,6 +43,10 @@ def embedding(
                               [2., 2.]]),
                size=(1000, 2), nnz=2, layout=flambeau.sparse_coo)
     """
+    if sparse is not False and sparse is not True:
+        sparse = switch("embedding", "sparse", sparse)
+    if scale_grad_by_freq is not False and scale_grad_by_freq is not True:
+        scale_grad_by_freq = switch("embedding", "scale_grad_by_freq", scale_grad_by_freq)
     try:
         if weight.ndim != 2:
             raise ShapeError(f"embedding: weight has shape {list(weight.shape)}; expected [V, D]")
@@ -53,24 +57,22 @@ def embedding(
             row = padding_idx % n
         else:
             raise AssertedArgumentError(f"embedding: padding_idx = {padding_idx}, but weight has {n} rows")
+        by_frequency = scale_grad_by_freq and weight.requires_grad and is_grad_enabled()
+        renormed = max_norm is not None and not weight.is_meta
     except CONFUSED as error:
         explain(error, embedding, (input, weight, padding_idx))
         raise
-    if sparse is not False and sparse is not True:
-        sparse = switch("embedding", "sparse", sparse)
-    if scale_grad_by_freq is not False and scale_grad_by_freq is not True:
-        scale_grad_by_freq = switch("embedding", "scale_grad_by_freq", scale_grad_by_freq)
-    if sparse and scale_grad_by_freq and weight.requires_grad and is_grad_enabled():
+    if sparse and by_frequency:
         raise ArgumentError(
             "embedding: scale_grad_by_freq = True, sparse = True; scale_grad_by_freq is not supported with sparse gradients, "
             "use sparse=False"
         )
-    if max_norm is not None and not weight.is_meta:
+    if renormed:
         from flambeau._older import embedding_renorm_
 
         with no_grad():
             embedding_renorm_(weight.detach(), input, max_norm, norm_type)
-    if scale_grad_by_freq and weight.requires_grad and is_grad_enabled():
+    if by_frequency:
         found: Tensor = _ByFrequency.apply(weight, input, row)
         return found
     return (ops.embedding_sparse if sparse else ops.embedding)(weight, input, row)

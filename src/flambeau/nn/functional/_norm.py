@@ -50,12 +50,13 @@ def batch_norm(
     try:
         check_eps("batch_norm", eps, training)
         flat = input.ndim < 2
+        single = training and not flat and 0 < input.numel() == input.shape[1]
     except CONFUSED as error:
         explain(error, batch_norm, (input, running_mean, running_var, weight, bias, training, momentum, eps))
         raise
     if flat:
         raise ShapeError(f"batch_norm: input has shape {list(input.shape)}; expected [N, C, *]")
-    if training and input.numel() == input.shape[1] and input.numel() > 0:
+    if single:
         raise ArgumentError(
             f"batch_norm: training needs more than one value per channel, but input has shape "
             f"{list(input.shape)} (use a larger batch or .eval())"
