@@ -58,7 +58,7 @@ def embedding(
         else:
             raise AssertedArgumentError(f"embedding: padding_idx = {padding_idx}, but weight has {n} rows")
         by_frequency = scale_grad_by_freq and weight.requires_grad and is_grad_enabled()
-        renormed = max_norm is not None and not weight.is_meta
+        on_meta = weight.is_meta
     except CONFUSED as error:
         explain(error, embedding, (input, weight, padding_idx))
         raise
@@ -67,7 +67,7 @@ def embedding(
             "embedding: scale_grad_by_freq = True, sparse = True; scale_grad_by_freq is not supported with sparse gradients, "
             "use sparse=False"
         )
-    if renormed:
+    if max_norm is not None and not on_meta:
         from flambeau._older import embedding_renorm_
 
         with no_grad():
