@@ -6,9 +6,12 @@
 // Text: `op: argument = got; expected what`, with a way out where there is one.
 #pragma once
 
-#include <sstream>
+#include <array>
+#include <ostream>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "base/dims.h"
 
@@ -49,27 +52,46 @@ struct OutOfMemory : Error {
   using Error::Error;
 };
 
-namespace detail {
-inline void put(std::ostream& out, IntList v) { out << to_string(v); }
-inline void put(std::ostream& out, const Dims& v) { out << to_string(IntList(v)); }
-inline void put(std::ostream& out, bool v) { out << (v ? "True" : "False"); }
-template <class T>
-void put(std::ostream& out, const T& v) {
-  out << v;
-}
-}  // namespace detail
+// One of the things that a text is joined of, which it refers to. Texts differ in their parts, and each would be a function of its own: with
+// what an exception leaves behind these were a twentieth of the library.
+class Piece {
+ public:
+  template <class T>
+  Piece(const T& value) : value_(&value), put_(put<T>) {}
+  template <size_t N>
+  Piece(const char (&value)[N]) : value_(value), put_(put_characters) {}
+  void put_into(std::ostream& out) const { put_(out, value_); }
+
+ private:
+  template <class T>
+  static void put(std::ostream& out, const void* value) {
+    const T& v = *static_cast<const T*>(value);
+    if constexpr (std::is_convertible_v<const T&, IntList>) out << to_string(IntList(v));
+    else if constexpr (std::is_same_v<T, bool>) out << (v ? "True" : "False");
+    else out << v;
+  }
+  static void put_characters(std::ostream& out, const void* value);
+
+  const void* value_;
+  void (*put_)(std::ostream&, const void*);
+};
+std::string joined(std::span<const Piece> pieces);
 
 // Joins its arguments to one text: text(op, ": dim = ", dim).
 template <class... Args>
 std::string text(const Args&... args) {
-  std::ostringstream out;
-  (detail::put(out, args), ...);
-  return out.str();
+  const std::array<Piece, sizeof...(Args)> pieces{args...};
+  return joined(pieces);
 }
 
+template <class E>
+[[noreturn]] __attribute__((noinline, cold)) void raise_joined(std::span<const Piece> pieces) {
+  throw E(joined(pieces));
+}
 template <class E, class... Args>
 [[noreturn]] __attribute__((noinline, cold)) void raise(const Args&... args) {
-  throw E(text(args...));
+  const std::array<Piece, sizeof...(Args)> pieces{args...};
+  raise_joined<E>(pieces);
 }
 
 }  // namespace fl

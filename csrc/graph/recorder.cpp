@@ -124,6 +124,38 @@ Stats stats() {
 
 // ---- appending
 
+void Recorder::record(const OpInfo& op, std::initializer_list<const Tensor*> outs, Arguments arguments) {
+  for (const Argument& a : arguments) a.type_->settle_others(*this, a.value_);
+  {
+    const std::lock_guard lock(mutex_);
+    begin(op);
+    for (const Argument& a : arguments) a.type_->add(*this, a.value_);
+    finish(outs);
+  }
+  if (taker_) [[unlikely]] return taker_->take(taken());
+  if (at_once_) {
+    interrupted("it uses memory that NumPy or another library shares");
+    settle();
+  }
+}
+
+bool Recorder::wanted(Arguments arguments) {
+  if (!taker_) return false;
+  return taker_->wants_all() || std::any_of(arguments.begin(), arguments.end(), [&](const Argument& a) { return a.type_->wanted(*this, a.value_); });
+}
+
+std::vector<Tensor> Recorder::hand_on(const OpInfo& op, Arguments arguments) {
+  {
+    const std::lock_guard lock(mutex_);
+    draws_ = false;  // who answers the call does
+    begin(op);
+    for (const Argument& a : arguments) a.type_->add(*this, a.value_);
+    finish({});
+    draws_ = true;
+  }
+  return taker_->make(taken());
+}
+
 void Recorder::begin(const OpInfo& op) {
   drop_part();
   whole_ = false;
@@ -460,6 +492,27 @@ Recorder::Worth worth() { return mine ? mine->worth() : Recorder::Worth{}; }
 
 void settle_here() {
   if (recorder_here) recorder_here->settle();
+}
+
+// ---- what generated wrappers call
+
+void record_arguments(const OpInfo& op, bool meta, std::initializer_list<const Tensor*> outs, Arguments arguments) {
+  Recorder& here = Recorder::here();
+  if (!meta || here.takes()) here.record(op, outs, arguments);
+}
+
+bool hand_on_arguments(const OpInfo& op, std::vector<Tensor>& y, Arguments arguments) {
+  Recorder& here = Recorder::here();
+  if (!here.wanted(arguments)) return false;
+  y = here.hand_on(op, arguments);
+  return true;
+}
+bool hand_on_arguments(const OpInfo& op, Tensor& y, Arguments arguments) {
+  std::vector<Tensor> made;
+  if (!hand_on_arguments(op, made, arguments)) return false;
+  if (made.size() != 1) raise<ArgumentError>(op.name, ": __torch_dispatch__ returned ", made.size(), " tensors; expected one");
+  y = std::move(made[0]);
+  return true;
 }
 
 // ---- outputs that a kernel makes

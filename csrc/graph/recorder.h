@@ -26,6 +26,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -53,6 +55,28 @@ class Taker {
   virtual std::vector<Tensor> make(TakenCall call) = 0;
 };
 
+class Recorder;
+// An argument of a call, which it refers to: what is done with arguments is a function for each type of them, not for each list of types.
+class Argument {
+ public:
+  template <class T>
+  Argument(const T& value) : value_(&value), type_(&type<T>) {}
+
+ private:
+  friend class Recorder;
+  struct Type {
+    void (*settle_others)(Recorder& recorder, const void* value);
+    bool (*wanted)(Recorder& recorder, const void* value);
+    void (*add)(Recorder& recorder, const void* value);
+  };
+  template <class T>
+  static const Type type;
+
+  const void* value_;
+  const Type* type_;
+};
+using Arguments = std::span<const Argument>;
+
 class Recorder final : public Recording {
  public:
   Recorder();
@@ -62,37 +86,9 @@ class Recorder final : public Recording {
   // Forgets what was recorded. What it would have written has no values; who asked for it gives them.
   void discard();
 
-  template <class... Args>
-  void record(const OpInfo& op, std::initializer_list<const Tensor*> outs, const Args&... args) {
-    (settle_others(args), ...);
-    {
-      const std::lock_guard lock(mutex_);
-      begin(op);
-      (add(args), ...);
-      finish(outs);
-    }
-    if (taker_) [[unlikely]] return taker_->take(taken());
-    if (at_once_) {
-      interrupted("it uses memory that NumPy or another library shares");
-      settle();
-    }
-  }
-  template <class... Args>
-  bool wanted(const Args&... args) {
-    return taker_ && (taker_->wants_all() || (wants(args) || ...));
-  }
-  template <class... Args>
-  std::vector<Tensor> hand_on(const OpInfo& op, const Args&... args) {
-    {
-      const std::lock_guard lock(mutex_);
-      draws_ = false;  // who answers the call does
-      begin(op);
-      (add(args), ...);
-      finish({});
-      draws_ = true;
-    }
-    return taker_->make(taken());
-  }
+  void record(const OpInfo& op, std::initializer_list<const Tensor*> outs, Arguments arguments);
+  bool wanted(Arguments arguments);
+  std::vector<Tensor> hand_on(const OpInfo& op, Arguments arguments);
   // From now on calls are its: Note [Calls that are taken below autograd].
   void hand_to(Taker* taker) { taker_ = taker; }
   bool takes() const { return taker_ != nullptr; }
@@ -152,6 +148,7 @@ class Recorder final : public Recording {
   bool reads(const Storage& storage);
 
  private:
+  friend class Argument;
   struct Buffer {
     Storage* storage;         // held by the values
     uint32_t value;           // the first of its values; the others follow by `next_`
@@ -306,25 +303,27 @@ class Pause {
   Recording* paused_;
 };
 
+template <class T>
+const Argument::Type Argument::type = {
+    [](Recorder& recorder, const void* value) { recorder.settle_others(*static_cast<const T*>(value)); },
+    [](Recorder& recorder, const void* value) { return recorder.wants(*static_cast<const T*>(value)); },
+    [](Recorder& recorder, const void* value) { recorder.add(*static_cast<const T*>(value)); },
+};
+
 // Called by generated wrappers; `meta`: there is nothing to compute.
+void record_arguments(const OpInfo& op, bool meta, std::initializer_list<const Tensor*> outs, Arguments arguments);
 template <class... Args>
 [[gnu::cold, gnu::noinline]] void record(const OpInfo& op, bool meta, std::initializer_list<const Tensor*> outs, const Args&... args) {
-  Recorder& here = Recorder::here();
-  if (!meta || here.takes()) here.record(op, outs, args...);
+  const std::array<Argument, sizeof...(Args)> arguments{args...};
+  record_arguments(op, meta, outs, arguments);
 }
 // Whether a call is handed on whole; then `y` is its result, one tensor or a list.
+bool hand_on_arguments(const OpInfo& op, Tensor& y, Arguments arguments);
+bool hand_on_arguments(const OpInfo& op, std::vector<Tensor>& y, Arguments arguments);
 template <class Result, class... Args>
 [[gnu::cold, gnu::noinline]] bool handed_on(const OpInfo& op, Result& y, const Args&... args) {
-  Recorder& here = Recorder::here();
-  if (!here.wanted(args...)) return false;
-  std::vector<Tensor> made = here.hand_on(op, args...);
-  if constexpr (std::is_same_v<Result, Tensor>) {
-    if (made.size() != 1) raise<ArgumentError>(op.name, ": __torch_dispatch__ returned ", made.size(), " tensors; expected one");
-    y = std::move(made[0]);
-  } else {
-    y = std::move(made);
-  }
-  return true;
+  const std::array<Argument, sizeof...(Args)> arguments{args...};
+  return hand_on_arguments(op, y, arguments);
 }
 // The result of the call where it is handed on, which `handed` says, else what `make` makes.
 template <class Make, class... Args>

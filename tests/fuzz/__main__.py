@@ -70,10 +70,13 @@ class Process:
         last, since = self.index(), time.monotonic()
         end = ""
         while self.process.poll() is None:
+            before = time.monotonic()
             try:
                 self.process.wait(timeout=0.2)
             except subprocess.TimeoutExpired:
                 pass
+            if (paused := time.monotonic() - before) > 5:  # this process was stopped, and the child maybe with it
+                since += paused
             if self.index() != last:
                 last, since = self.index(), time.monotonic()
             elif time.monotonic() - since > self.seconds + (START_SECONDS if last < 0 else 0):

@@ -29,6 +29,21 @@ inline __attribute__((always_inline)) void store(T* p, typename Vec<T>::Type v) 
   *reinterpret_cast<typename Vec<T>::Loose*>(p) = v;
 }
 
+// The first columns of a tile's rows, which lie in `rows`. One function for all tiles: with all the forms that the compiler makes of its loop
+// it is several times as long as what computes a tile.
+template <class T>
+[[gnu::noinline]] void store_few(const GemmTile<T>& t, int m, int64_t cols, const T* rows, T* c, const T* bias_n, const T* bias_m) {
+  for (int i = 0; i < m; ++i, rows += 2 * Vec<T>::kLanes, c += t.ldc) {
+    const T add = bias_m ? bias_m[i] : T(0);
+    for (int64_t j = 0; j < cols; ++j) {
+      T v = t.alpha * rows[j];
+      if (t.beta != 0) v += t.beta * c[j];
+      if (bias_n) v += bias_n[j];
+      c[j] = bias_m ? v + add : v;
+    }
+  }
+}
+
 // One register tile: R rows, cols <= 2 vectors.
 template <class T, int R, bool kOffsets>
 void micro(const GemmTile<T>& t, const T* a, const T* b, int64_t b_step, const int64_t* offsets, T* c, int64_t cols,
@@ -74,19 +89,13 @@ void micro(const GemmTile<T>& t, const T* a, const T* b, int64_t b_step, const i
     }
     return;
   }
-  T spill[2 * L];
+  T spill[R][2 * L];
+#pragma GCC unroll 16
   for (int i = 0; i < R; ++i) {
-    store(spill, acc[i][0]);
-    store(spill + L, acc[i][1]);
-    T* out = c + i * t.ldc;
-    const T add = bias_m ? bias_m[i] : T(0);
-    for (int64_t j = 0; j < cols; ++j) {
-      T v = t.alpha * spill[j];
-      if (t.beta != 0) v += t.beta * out[j];
-      if (bias_n) v += bias_n[j];
-      out[j] = bias_m ? v + add : v;
-    }
+    store(spill[i], acc[i][0]);
+    store(spill[i] + L, acc[i][1]);
   }
+  store_few(t, R, cols, spill[0], c, bias_n, bias_m);
 }
 
 // Packed A: the row stride is one, so that broadcasts need one pointer.
