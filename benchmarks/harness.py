@@ -191,8 +191,9 @@ def run(
     rounds: int,
     threads: int,
     say: Callable[[str], None] = lambda text: None,
+    again: int = 0,
 ) -> Report:
-    """Measures all cases of these suites.
+    """Measures all cases of these suites, and what missed its target in `again` more rounds, whose values count, too.
 
     Raises:
         ChildError: a library is not there or fails.
@@ -220,13 +221,21 @@ def run(
     versions = {}
     for library in libraries:  # its files are read once before anything counts
         versions[library.title] = library.measure([], threads)["version"]
-    for k in range(rounds):
+
+    def measure(groups: Sequence[Sequence[Result]], what: str) -> None:
         for group in groups:
             for library in libraries:
-                say(f"round {k + 1} of {rounds}: {library.title}, {_what(group)}")
+                say(f"{what}: {library.title}, {_what(group)}")
                 values = library.measure([r.case for r in group], threads)["values"]
                 for r in group:
                     (r.ours if library is ours else r.theirs).append(values[r.case.name])
+
+    for k in range(rounds):
+        measure(groups, f"round {k + 1} of {rounds}")
+    missed = [[r for r in group if r.met is False] for group in groups]  # in the processes' parts that they were in
+    missed = [group for group in missed if group]
+    for k in range(again if missed else 0):
+        measure(missed, f"what missed, round {k + 1} of {again}")
     load = (load_before, os.getloadavg()[0])
     return Report(machine(), versions, rounds, threads, load, results)
 

@@ -29,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--suite", choices=[*SUITES, "all"], default="all")
     parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has PyTorch")
     parser.add_argument("--rounds", type=int, default=7, help="processes per library (%(default)s)")
+    parser.add_argument("--again", type=int, default=0, help="more rounds for cases that missed their targets (0)")
     parser.add_argument("--threads", type=int, default=2, help="for both (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write every round's values there")
     parser.add_argument("--markdown", metavar="FILE", help="write the table there")
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = {name: SUITES[name] for name in (DEFAULT if args.suite == "all" else (args.suite,))}
     try:
         report = harness.run(
-            chosen, args.torch, args.rounds, args.threads, lambda text: print(text, file=sys.stderr)
+            chosen, args.torch, args.rounds, args.threads, lambda text: print(text, file=sys.stderr), args.again
         )
     except harness.ChildError as error:
         print(error, file=sys.stderr)
@@ -65,6 +66,8 @@ def _command(args: argparse.Namespace) -> str:
         parts.append("--torch PYTHON")
     if args.rounds != 7:
         parts.append(f"--rounds {args.rounds}")
+    if args.again:
+        parts.append(f"--again {args.again}")
     if args.threads != 2:
         parts.append(f"--threads {args.threads}")
     return " ".join(parts)
