@@ -1,5 +1,6 @@
 // Element-wise ops with a choice in them.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -156,7 +157,8 @@ using InPlace = To<true>;
 
 template <class Way>
 Tensor clamp_numbers(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
-  if (min && max && is_float(x.dtype())) return Way::clamp_floats(x, *min, *max);
+  const auto is_nan = [](const Scalar& v) { return std::isnan(v.as_double()); };
+  if (min && max && is_float(x.dtype()) && !is_nan(*min) && !is_nan(*max)) return Way::clamp_floats(x, *min, *max);
   if (min && max) return Way::clamp_between(x, *min, *max);
   if (min) return Way::clamp_min(x, *min);
   if (max) return Way::clamp_max(x, *max);

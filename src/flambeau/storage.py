@@ -26,6 +26,7 @@ from flambeau import _C, _tensor
 from flambeau._C import Tensor, ops
 from flambeau._errors import NoCUDAError
 from flambeau._from_buffer import copied, swap
+from flambeau._info import whole_number
 from flambeau._no_tensor import wants_tensors
 
 __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
@@ -608,7 +609,7 @@ def _sizes(name: str, value: Any) -> tuple[int, ...]:
         return (int(value),)
     if not isinstance(value, Iterable):
         raise TypeError(f"set_: {name} = {value!r} is a {type(value).__name__}; expected a tuple of ints")
-    return tuple(value)
+    return tuple(whole_number("set_", name, n) for n in value)
 
 
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
@@ -644,6 +645,7 @@ def _set(self: Tensor, source: Any, storage_offset: int, size: Any, stride: Any)
             return
     elif not isinstance(source, (UntypedStorage, TypedStorage)):
         raise TypeError(f"set_: source is a {type(source).__name__}; expected a storage or a tensor")
+    storage_offset = whole_number("set_", "storage_offset", storage_offset)
     memory = untyped_storage(source) if isinstance(source, Tensor) else source.untyped()
     itemsize = self.dtype.itemsize
     shape = (memory.nbytes() // itemsize,) if size is None else _sizes("size", size)

@@ -243,3 +243,13 @@ def test_states_of_old_pickles():
         (y * 2).__setstate__((True, None, {}))
     z.name_of_mine = 3
     assert pickle.loads(pickle.dumps(z)).name_of_mine == copy.copy(z).name_of_mine == 3
+
+
+@pytest.mark.parametrize(
+    "arguments, text", [((b"x", (2,)), "storage_offset = b'x'"), ((0, (2,), "x"), "stride = 'x'"), ((0, (None,)), "size = None"), ((1.5, 2), "storage_offset = 1.5")]
+)
+def test_places_of_set_are_ints(arguments, text):
+    x = fl.ones(8)
+    with pytest.raises(TypeError, match=rf"set_: {text}; expected an int"):
+        x.set_(fl.ones(7), *arguments)
+    assert x.shape == (8,)

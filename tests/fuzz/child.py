@@ -276,7 +276,10 @@ class Caller:
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
                 break
+            before = time.monotonic()
             time.sleep(0.0005)
+            if (paused := time.monotonic() - before) > 5:  # this process was stopped, and the child with it
+                deadline += paused
         else:
             os.kill(pid, signal.SIGABRT)  # faulthandler says where
             time.sleep(0.2)

@@ -267,3 +267,11 @@ def test_angles_of_what_is_tiny_huge_or_no_number():
     for got, a, b in zip(fl.atan2(y, x).tolist(), y.tolist(), x.tolist()):
         want = math.atan2(a, b)
         assert got == pytest.approx(want, rel=4e-16, abs=0, nan_ok=True) and math.copysign(1, got) * (got == got) == math.copysign(1, want) * (want == want), (a, b)
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.bfloat16, fl.float16])
+@pytest.mark.parametrize("low, high", [(math.nan, 1.0), (-1.0, math.nan), (math.nan, math.nan)])
+def test_a_bound_that_is_no_number_leaves_none(dtype, low, high):
+    x = fl.tensor([1.0, math.nan, -3.0, 9.0], dtype=dtype)
+    assert x.clamp(low, high).isnan().all() and x.clone().clamp_(low, high).isnan().all()
+    assert fl.clamp(x, fl.tensor(low, dtype=dtype), fl.tensor(high, dtype=dtype)).isnan().all()
