@@ -321,9 +321,9 @@ def clamp_between(input: Tensor, min: Tensor | Number, max: Tensor | Number, *, 
 def clamp_between_(input: Tensor, min: Tensor | Number, max: Tensor | Number) -> Tensor:
     """x limited to [min, max]; max where min > max. (x is `input`.) Gradients: `input`, `min`, `max`."""
 def clamp_floats(input: Tensor, min: Number, max: Number, *, out: Tensor | None = ...) -> Tensor:
-    """clamp_between for floating point x and numbers, which stay in registers. (x is `input`.) Gradients: `input`."""
+    """clamp_between for floating point x and numbers, which are no NaN and stay in registers. (x is `input`.) Gradients: `input`."""
 def clamp_floats_(input: Tensor, min: Number, max: Number) -> Tensor:
-    """clamp_between for floating point x and numbers, which stay in registers. (x is `input`.) Gradients: `input`."""
+    """clamp_between for floating point x and numbers, which are no NaN and stay in registers. (x is `input`.) Gradients: `input`."""
 def clamp_max(input: Tensor, max: Tensor | Number, *, out: Tensor | None = ...) -> Tensor:
     """x, but at most max. (x is `input`.) Gradients: `input`, `max`."""
 def clamp_max_(input: Tensor, max: Tensor | Number) -> Tensor:
