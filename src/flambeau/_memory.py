@@ -164,11 +164,11 @@ def graph_owners(limit: int = 10) -> GraphOwners:
         [2, 2, 2]
     """
     gc.collect()
-    found = _Holders(lambda value: isinstance(value, Tensor) and value.requires_grad and not value.is_leaf)
+    found = _Holders(lambda value: _is(value, Tensor) and value.requires_grad and not value.is_leaf)
     sized = sorted(((*_C.graph_size(t), key) for key, t in found.values.items()), key=lambda graph: (-graph[1], -graph[0], graph[2]))
     sized = sized[:limit]
     holders = [held.by for *_, key in sized for held in found.holders[key]]
-    containers = {id(by) for by in holders if isinstance(by, (list, tuple, set, dict))}
+    containers = {id(by) for by in holders if _is(by, list, tuple, set, dict)}
     around = _Holders(lambda value: id(value) in containers, hidden={id(holders)})
     out = GraphOwners()
     for nodes, size, line, lines, key in sized:
@@ -205,7 +205,7 @@ class _Holders:
         own = {id(known), id(frames), id(self.__dict__), *hidden}
         own |= {id(frame.f_locals) for frame in frames if frame.f_code.co_name != "<module>"}
         for holder in known:
-            if id(holder) in own or isinstance(holder, (types.FrameType, _Held, _Holders)):
+            if id(holder) in own or _is(holder, types.FrameType, _Held, _Holders):
                 continue
             for value in gc.get_referents(holder):
                 if wanted(value):
@@ -221,6 +221,11 @@ class _Holders:
         self.holders.setdefault(id(value), []).append(_Held(holder, name))
 
 
+def _is(value: Any, *classes: type) -> bool:
+    """By the type itself: `isinstance` asks an object for its `__class__`, which may run anything."""
+    return issubclass(type(value), classes)
+
+
 def _stack(frame: types.FrameType | None) -> Iterator[types.FrameType]:
     while frame is not None:
         yield frame
@@ -228,23 +233,30 @@ def _stack(frame: types.FrameType | None) -> Iterator[types.FrameType]:
 
 
 def _key_of(holder: Any, value: Any) -> str:
-    entries = holder if isinstance(holder, dict) else {} if isinstance(holder, type) else getattr(holder, "__dict__", {})
+    entries = holder if _is(holder, dict) else {} if _is(holder, type) else _attributes(holder)
     return next((str(key) for key, entry in list(entries.items()) if entry is value), "")
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    try:
+        return object.__getattribute__(value, "__dict__")  # type: ignore[no-any-return]
+    except AttributeError:
+        return {}
 
 
 def _told(held: _Held, around: _Holders | None = None) -> str:
     """What holds something, as its user would say it, and what holds that."""
     by, name = held.by, held.name
-    if isinstance(by, types.FrameType):
+    if _is(by, types.FrameType):
         return f"the variable '{name}' of {by.f_code.co_name}()"
-    if isinstance(by, dict) and "__builtins__" in by and "__name__" in by:
+    if _is(by, dict) and "__builtins__" in by and "__name__" in by:
         return f"the global variable '{name}' of {by['__name__']}"
-    if not isinstance(by, (list, tuple, set, dict)):
+    if not _is(by, list, tuple, set, dict):
         return f"the attribute '{name}' of a {type(by).__qualname__}" if name else f"a {type(by).__qualname__}"
-    if isinstance(by, dict):
+    if _is(by, dict):
         for owner in gc.get_referrers(by):
-            if getattr(owner, "__dict__", None) is by:
+            if not _is(owner, type) and _attributes(owner) is by:
                 return f"the attribute '{name}' of a {type(owner).__qualname__}"
     outer = around.holders.get(id(by), []) if around else []
-    what = f"the entry '{name}' of a dict" if isinstance(by, dict) else f"a {type(by).__name__} of {len(by)}"
+    what = f"the entry '{name}' of a dict" if _is(by, dict) else f"a {type(by).__name__} of {len(by)}"
     return ", ".join([what, *sorted(_told(holder) for holder in outer)[:1]])

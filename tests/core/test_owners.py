@@ -126,3 +126,26 @@ def test_nothing_stays_behind():
     gc.collect()
     assert fl._C.live_objects() == before
     del x
+
+
+def test_objects_that_answer_for_others_are_not_asked():
+    asked = []
+
+    class Proxy:
+        @property
+        def __class__(self):
+            asked.append("__class__")
+            return dict
+
+        def __getattr__(self, name):
+            asked.append(name)
+            raise RuntimeError(name)
+
+    proxies = [Proxy()]
+    at = line() + 1
+    loss = (fl.ones(3, requires_grad=True) * 2).sum()
+    proxies[0].loss = loss
+    asked.clear()
+    (owner,) = of_line(at)
+    assert asked == []
+    assert "the attribute 'loss' of a" in str(owner)

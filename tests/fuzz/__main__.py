@@ -26,6 +26,7 @@ import time
 from .calls import Calls, slow
 from .catalogue import catalogue
 from .child import HEAD, PAGE
+from .patience import Patience
 from .shrink import smaller
 
 BATCH = 5000
@@ -67,19 +68,17 @@ class Process:
 
     def outcome(self) -> tuple[str, list[dict]]:
         """How it ended (empty: well), and what it noted."""
-        last, since = self.index(), time.monotonic()
+        last, patience = self.index(), Patience(self.process.pid)
         end = ""
         while self.process.poll() is None:
-            before = time.monotonic()
             try:
                 self.process.wait(timeout=0.2)
             except subprocess.TimeoutExpired:
                 pass
-            if (paused := time.monotonic() - before) > 5:  # this process was stopped, and the child maybe with it
-                since += paused
             if self.index() != last:
-                last, since = self.index(), time.monotonic()
-            elif time.monotonic() - since > self.seconds + (START_SECONDS if last < 0 else 0):
+                last = self.index()
+                patience.restart()
+            elif patience.look() > self.seconds + (START_SECONDS if last < 0 else 0):
                 end = "hangs"
                 self.process.send_signal(signal.SIGABRT)  # faulthandler writes where it is
                 try:

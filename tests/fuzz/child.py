@@ -25,6 +25,8 @@ import threading
 import time
 import warnings
 
+from .patience import Patience
+
 # The shared page: number of the call (-1: none yet), then the length of the findings, then the findings as JSON lines.
 PAGE = 1 << 20
 HEAD = 16
@@ -271,15 +273,13 @@ class Caller:
                 status = 3
             finally:
                 os._exit(status)
-        deadline = time.monotonic() + FORK_SECONDS
-        while time.monotonic() < deadline:
+        patience, pause = Patience(pid), 0.0005
+        while patience.look() < FORK_SECONDS:
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
                 break
-            before = time.monotonic()
-            time.sleep(0.0005)
-            if (paused := time.monotonic() - before) > 5:  # this process was stopped, and the child with it
-                deadline += paused
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
         else:
             os.kill(pid, signal.SIGABRT)  # faulthandler says where
             time.sleep(0.2)

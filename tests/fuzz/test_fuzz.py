@@ -6,13 +6,16 @@ import ast
 import os
 import pathlib
 import random
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from fuzz.calls import Calls, Values
 from fuzz.catalogue import catalogue
+from fuzz.patience import Patience
 from fuzz.shrink import smaller
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
@@ -88,6 +91,29 @@ def test_what_is_a_finding(text, says):
     done = fuzz("--text", text, "--plain")
     assert says in done.stdout
     assert done.returncode == (says != "ends well")
+
+
+@pytest.mark.parametrize("code", ["import time; time.sleep(60)", "while True: pass", "import os, time; os.fork() or time.sleep(60); os.wait()"])
+def test_time_that_a_process_has_is_counted_and_no_other(code):
+    with subprocess.Popen([sys.executable, "-S", "-c", code], start_new_session=True) as process:
+        try:
+            patience = Patience(process.pid)
+            assert waited(patience, 20, until=0.3) >= 0.3
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.2)
+            patience.restart()
+            assert waited(patience, 0.4) < 0.05
+            process.send_signal(signal.SIGCONT)
+            assert waited(patience, 20, until=0.3) >= 0.3
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def waited(patience, seconds, until=float("inf")):
+    end = time.monotonic() + seconds
+    while patience.look() < until and time.monotonic() < end:
+        time.sleep(0.05)
+    return patience.look()
 
 
 def test_a_module_without_sanitizer_is_not_taken_for_one():
