@@ -43,7 +43,8 @@ bool array_operand(PyObject* o, Operand& out, Tensor& keep) {
   return true;
 }
 
-// Names of the method for `a + b` and of what computes `b + a`.
+// Names of the method that a `__torch_function__` is given for `a + b`, and of that for `b + a` where only b is a tensor: PyTorch's, tables of
+// whose methods programs keep.
 struct Operator {
   const char *name, *reflected;
 };
@@ -75,49 +76,49 @@ PyObject* inplace(const char* name, PyObject* a, PyObject* b, F&& f) {
   });
 }
 
-#define FL_BINARY(slot, reflected, name)                                                                            \
+#define FL_BINARY(slot, shown, reflected, name)                                                                     \
   PyObject* slot(PyObject* a, PyObject* b) {                                                                         \
-    return binary({#name, reflected}, a, b, [](const Operand& x, const Operand& y) { return op::name(x, y); });      \
+    return binary({shown, reflected}, a, b, [](const Operand& x, const Operand& y) { return op::name(x, y); });      \
   }
-#define FL_INPLACE(slot, name) \
-  PyObject* slot(PyObject* a, PyObject* b) { return inplace(#name, a, b, [](const Tensor& x, const Operand& y) { return op::name(x, y); }); }
+#define FL_INPLACE(slot, shown, name) \
+  PyObject* slot(PyObject* a, PyObject* b) { return inplace(shown, a, b, [](const Tensor& x, const Operand& y) { return op::name(x, y); }); }
 
 // Where the order does not matter, the tensor comes first: nodes and overrides see `2 * x` as they see `x * 2`.
-#define FL_SYMMETRIC(slot, name)                                                                                                                        \
+#define FL_SYMMETRIC(slot, shown, name)                                                                                                                 \
   PyObject* slot(PyObject* a, PyObject* b) {                                                                                                           \
-    return binary({#name, #name}, a, b, [](const Operand& x, const Operand& y) { return x.is_tensor() ? op::name(x, y) : op::name(y, x); });            \
+    return binary({shown, #name}, a, b, [](const Operand& x, const Operand& y) { return x.is_tensor() ? op::name(x, y) : op::name(y, x); });            \
   }
 
-FL_SYMMETRIC(nb_add, add)
+FL_SYMMETRIC(nb_add, "add", add)
 PyObject* nb_sub(PyObject* a, PyObject* b) {
   return binary({"sub", "__rsub__"}, a, b, [](const Operand& x, const Operand& y) { return x.is_tensor() ? op::sub(x, y) : op::rsub(y.tensor(), x); });
 }
-FL_SYMMETRIC(nb_mul, mul)
+FL_SYMMETRIC(nb_mul, "mul", mul)
 // 1 / x is differentiated by its result, so that x may be written into afterwards.
 PyObject* nb_div(PyObject* a, PyObject* b) {
-  return binary({"div", "__rtruediv__"}, a, b, [](const Operand& x, const Operand& y) {
+  return binary({"div", "__rdiv__"}, a, b, [](const Operand& x, const Operand& y) {
     const bool reciprocal = !x.is_tensor() && !x.number().is_complex() && x.number().as_double() == 1;
     return reciprocal ? op::reciprocal(y.tensor()) : op::div(x, y);
   });
 }
-FL_BINARY(nb_floordiv, "__rfloordiv__", floor_divide)
-FL_BINARY(nb_mod, "__rmod__", remainder)
-FL_SYMMETRIC(nb_and, bitwise_and)
-FL_SYMMETRIC(nb_or, bitwise_or)
-FL_SYMMETRIC(nb_xor, bitwise_xor)
-FL_BINARY(nb_lshift, "__rlshift__", bitwise_left_shift)
-FL_BINARY(nb_rshift, "__rrshift__", bitwise_right_shift)
-FL_INPLACE(nb_iadd, add_)
-FL_INPLACE(nb_isub, sub_)
-FL_INPLACE(nb_imul, mul_)
-FL_INPLACE(nb_idiv, div_)
-FL_INPLACE(nb_ifloordiv, floor_divide_)
-FL_INPLACE(nb_imod, remainder_)
-FL_INPLACE(nb_iand, bitwise_and_)
-FL_INPLACE(nb_ior, bitwise_or_)
-FL_INPLACE(nb_ixor, bitwise_xor_)
-FL_INPLACE(nb_ilshift, bitwise_left_shift_)
-FL_INPLACE(nb_irshift, bitwise_right_shift_)
+FL_BINARY(nb_floordiv, "__floordiv__", "__rfloordiv__", floor_divide)
+FL_BINARY(nb_mod, "remainder", "__rmod__", remainder)
+FL_SYMMETRIC(nb_and, "__and__", bitwise_and)
+FL_SYMMETRIC(nb_or, "__or__", bitwise_or)
+FL_SYMMETRIC(nb_xor, "__xor__", bitwise_xor)
+FL_BINARY(nb_lshift, "__lshift__", "__rlshift__", bitwise_left_shift)
+FL_BINARY(nb_rshift, "__rshift__", "__rrshift__", bitwise_right_shift)
+FL_INPLACE(nb_iadd, "add_", add_)
+FL_INPLACE(nb_isub, "sub_", sub_)
+FL_INPLACE(nb_imul, "mul_", mul_)
+FL_INPLACE(nb_idiv, "div_", div_)
+FL_INPLACE(nb_ifloordiv, "floor_divide_", floor_divide_)
+FL_INPLACE(nb_imod, "remainder_", remainder_)
+FL_INPLACE(nb_iand, "__iand__", bitwise_and_)
+FL_INPLACE(nb_ior, "__ior__", bitwise_or_)
+FL_INPLACE(nb_ixor, "__ixor__", bitwise_xor_)
+FL_INPLACE(nb_ilshift, "__ilshift__", bitwise_left_shift_)
+FL_INPLACE(nb_irshift, "__irshift__", bitwise_right_shift_)
 
 PyObject* nb_pow(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) {
@@ -150,7 +151,7 @@ PyObject* unary(const char* name, PyObject* a, F&& f) {
 PyObject* nb_neg(PyObject* a) { return unary("neg", a, [](const Tensor& x) { return op::neg(x); }); }
 PyObject* nb_abs(PyObject* a) { return unary("abs", a, [](const Tensor& x) { return op::abs(x); }); }
 PyObject* nb_pos(PyObject* a) { return unary("positive", a, [](const Tensor& x) { return op::positive(x); }); }
-PyObject* nb_invert(PyObject* a) { return unary("bitwise_not", a, [](const Tensor& x) { return op::bitwise_not(x); }); }
+PyObject* nb_invert(PyObject* a) { return unary("__invert__", a, [](const Tensor& x) { return op::bitwise_not(x); }); }
 
 int nb_bool(PyObject* self) {
   try {
@@ -203,7 +204,7 @@ PyObject* nb_index(PyObject* self) {
 }
 
 PyObject* richcompare(PyObject* a, PyObject* b, int how) {
-  static constexpr Operator kNames[] = {{"lt", "gt"}, {"le", "ge"}, {"eq", "eq"}, {"ne", "ne"}, {"gt", "lt"}, {"ge", "le"}};  // Py_LT to Py_GE
+  static constexpr Operator kNames[] = {{"lt", "gt"}, {"le", "ge"}, {"__eq__", "__eq__"}, {"ne", "ne"}, {"gt", "lt"}, {"ge", "le"}};  // Py_LT to Py_GE
   return binary(kNames[how], a, b, [how](const Operand& x, const Operand& y) {
     switch (how) {
       case Py_EQ: return op::eq(x, y);

@@ -66,8 +66,14 @@ def manual_seed(seed: int) -> Generator:
         >>> b = fl.manual_seed(3) and fl.rand(2)
         >>> fl.equal(a, b)
         True
+
+    Raises:
+        ValueError: a seed below -2**63, or of more than 64 bits.
     """
-    _C.manual_seed(int(seed))
+    number = int(seed)
+    if not -(2**63) <= number < 2**64:
+        raise ValueError(f"manual_seed: seed = {number}; expected at least -2**63 and less than 2**64")
+    _C.manual_seed(number)
     return _current()
 
 

@@ -675,6 +675,7 @@ def attach() -> None:
         "to_dense": _to_dense,
         "__array_priority__": 1000,
         "__bool__": Tensor.__bool__,
+        "__rdiv__": Tensor.__rtruediv__, "__div__": Tensor.div, "__idiv__": Tensor.div_,
     }  # fmt: skip
     for name, dtype in {
         "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
@@ -697,7 +698,7 @@ def attach() -> None:
     for name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes", "swapdims", "as_strided"):
         methods[name + "_"] = _storage_view_method(getattr(ops, name))
     for name, value in methods.items():
-        if isinstance(value, types.FunctionType) and value.__name__ == f"_{name}":
+        if isinstance(value, types.FunctionType) and value.__name__.strip("_") == name.strip("_"):
             value.__name__ = name  # which is what it is called by who takes calls over
         setattr(Tensor, name, value)
 

@@ -15,6 +15,7 @@ class _TypedTensors(type):
     """The class of `FloatTensor` and its kin: calling one makes a tensor, and tensors of its element type are its instances."""
 
     dtype: Any
+    is_cuda = is_sparse = False
 
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, Tensor) and value.dtype is cls.dtype and not value.is_meta

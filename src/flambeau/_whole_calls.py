@@ -42,10 +42,11 @@ _NATIVE_THERE = frozenset(
     "conv_transpose3d cosine_similarity one_hot pairwise_distance pdist scaled_dot_product_attention".split()
 )
 
-# Methods of Tensor in Python: what would be seen in their place is `to`, `detach`, or nothing.
+# Methods of Tensor in Python: what would be seen in their place is `to`, `detach`, `eq`, or nothing.
 METHODS = (
     "float double half bfloat16 long int short char byte bool cfloat cdouble cpu cuda type type_as view_as reshape_as expand_as "
-    "tolist numpy backward register_hook"
+    "tolist numpy backward register_hook register_post_accumulate_grad_hook is_shared share_memory_ "
+    "__repr__ __format__ __contains__ __reversed__ __array__ __deepcopy__ __reduce_ex__"
 ).split()
 
 on = False

@@ -20,6 +20,7 @@ import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flambeau import _C, _tensor
@@ -272,20 +273,44 @@ def _rebuild(flat: Tensor) -> UntypedStorage:
     return UntypedStorage._of(flat)
 
 
+def _wrapped(storage: Any, args: Sequence[Any], dtype: Any, device: Any) -> UntypedStorage:
+    if not isinstance(storage, UntypedStorage):
+        raise TypeError(f"TypedStorage: wrap_storage is a {type(storage).__name__}; expected an UntypedStorage")
+    if args or device is not None:
+        raise RuntimeError(f"TypedStorage: wrap_storage together with {'elements' if args else 'a device'}; expected one of them")
+    if dtype is None:
+        raise RuntimeError("TypedStorage: wrap_storage without a dtype; expected one, as bytes have none")
+    return storage
+
+
 class TypedStorage:
-    """A storage read as elements of one type; PyTorch's older form."""
+    """A storage read as elements of one type; PyTorch's older form. It is made of a number of elements, of their values, or of bytes.
+
+    Raises:
+        TypeError: it is made of something else, or `dtype` is no element type.
+        RuntimeError: bytes are given together with a number, values or a device, or without a type.
+    """
 
     is_cuda = is_hpu = is_sparse = False
 
     def __init__(
         self, *args: Any, wrap_storage: UntypedStorage | None = None, dtype: Any = None, device: Any = None, _internal: bool = False
     ) -> None:
+        if not isinstance(dtype, (_C.dtype, NoneType)):
+            raise TypeError(f"TypedStorage: dtype is a {type(dtype).__name__}; expected an element type")
         self.dtype = _C.get_default_dtype() if dtype is None else dtype
-        if wrap_storage is None and args and isinstance(args[0], (list, tuple)):
-            wrap_storage = untyped_storage(_C.tensor_from(args[0], self.dtype))
-        if wrap_storage is None:
-            wrap_storage = UntypedStorage(int(args[0]) * self.dtype.itemsize if args else 0, device=device)
-        self._untyped_storage = wrap_storage
+        if wrap_storage is not None:
+            self._untyped_storage = _wrapped(wrap_storage, args, dtype, device)
+            return
+        if len(args) > 1:
+            raise RuntimeError(f"TypedStorage: {len(args)} arguments that have a place; expected at most one")
+        of: Any = args[0] if args else 0
+        if isinstance(of, (list, tuple)):
+            self._untyped_storage = untyped_storage(_C.tensor_from(of, self.dtype))
+        elif isinstance(of, Integral) and not isinstance(of, bool):
+            self._untyped_storage = UntypedStorage(int(of) * self.dtype.itemsize, device=device)
+        else:
+            raise TypeError(f"TypedStorage: made of a {type(of).__name__}; expected a number of elements, or a list of their values")
 
     @classmethod
     def from_buffer(
@@ -492,6 +517,8 @@ class _StorageKind(type):
         return isinstance(value, TypedStorage) and value.dtype is cls.dtype
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if given := [name for name in ("dtype", "device") if name in kwargs]:
+            raise RuntimeError(f"{cls.__name__}: {given[0]} = {kwargs[given[0]]!r}; expected none: the class says it")
         return TypedStorage(*args, dtype=cls.dtype, **kwargs)
 
     def from_buffer(cls, buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0) -> TypedStorage:

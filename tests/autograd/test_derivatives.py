@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import pytest
@@ -25,6 +26,42 @@ def test_gradcheck_finds_a_wrong_gradient():
     with pytest.raises(RuntimeError, match=r"backward gives 3.0, finite differences \d"):
         fl.autograd.gradcheck(Wrong.apply, (x,))
     assert not fl.autograd.gradcheck(Wrong.apply, (x,), raise_exception=False)
+
+
+def identity(backward):
+    class Identity(fl.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+    Identity.backward = staticmethod(backward)
+    return Identity.apply
+
+
+def test_gradcheck_finds_a_backward_that_differs_from_call_to_call():
+    calls = itertools.cycle(range(7))
+    drifting = identity(lambda ctx, g: g * (1 + 1e-7 * next(calls)))
+    slowly = identity(lambda ctx, g: slowly(g) * (1 + 1e-12 * next(calls)))
+    x = leaf(0.5, 1.0)
+    with pytest.raises(RuntimeError, match=r"gives 1\.\d+ and then 1\.\d+ by the same element of input\[0\] \(nondet_tol 0.0\)"):
+        fl.autograd.gradcheck(drifting, (x,))
+    assert not fl.autograd.gradcheck(drifting, (x,), raise_exception=False)
+    assert fl.autograd.gradcheck(drifting, (x,), nondet_tol=1e-4)
+    with pytest.raises(RuntimeError, match="and then"):
+        fl.autograd.gradgradcheck(slowly, (x,))
+    assert fl.autograd.gradgradcheck(slowly, (x,), nondet_tol=1e-9)
+
+
+def test_gradcheck_finds_a_backward_that_does_not_multiply():
+    added = identity(lambda ctx, g: g + 1e-2)
+    with pytest.raises(RuntimeError, match=r"by input\[0\] that is not 0 where those of all outputs are"):
+        fl.autograd.gradcheck(added, (leaf(0.5),), atol=0.1)
+    assert not fl.autograd.gradcheck(added, (leaf(0.5),), atol=0.1, raise_exception=False)
+
+
+def test_gradcheck_finds_gradients_of_another_layout():
+    with pytest.raises(RuntimeError, match=r"layout flambeau.sparse_coo by input\[0\], which is flambeau.strided"):
+        fl.autograd.gradcheck(identity(lambda ctx, g: g.to_sparse()), (leaf(0.5),))
 
 
 @pytest.mark.parametrize(("dtype", "wanted"), [(fl.float32, "float64"), (fl.complex64, "complex128")], ids=str)

@@ -220,6 +220,29 @@ def test_mark_dirty():
     assert x.grad.tolist() == [2.0, 2.0]
 
 
+@pytest.mark.parametrize("needs", [False, True])
+def test_mark_dirty_of_what_is_no_input_warns(needs):
+    class Made(Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x * 3
+            ctx.mark_dirty(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    with pytest.warns(UserWarning, match="Made: forward marks a tensor as dirty that is none of its inputs"):
+        y = Made.apply(fl.ones(2, requires_grad=needs))
+    assert y.tolist() == [3.0, 3.0] and y.requires_grad == needs
+
+
+def test_an_object_of_a_function_warns():
+    with pytest.warns(DeprecationWarning, match="Exp: a Function should not be instantiated.*Exp.apply"):
+        Exp()
+
+
 def test_mark_dirty_of_a_leaf():
     x = leaf(1.0)
     with pytest.raises(fl.AutogradError, match="leaf"):

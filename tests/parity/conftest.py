@@ -15,6 +15,10 @@ except ImportError:
     torch = None
 else:
     torch.set_num_threads(2)
+    # For each seed PyTorch keeps the stack of its caller for each kind of device that it may meet yet (2 ms of the tests' stacks).
+    for device in (torch.cuda, torch.mps, torch.xpu, torch.mtia):
+        if not device.is_available():
+            device._is_in_bad_fork = lambda: True
 
 
 @pytest.fixture(autouse=True)

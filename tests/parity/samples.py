@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import itertools
 import sys
 import types
@@ -25,13 +26,18 @@ MOST_ELEMENTS = 20_000
 
 
 def load(module):
-    """A module of torch.testing._internal. Its helpers import expecttest for the sake of one base class, which is not needed."""
+    """A module of torch.testing._internal. Its helpers import expecttest for the sake of one base class, which is not needed.
+
+    For each generator of samples they look for a method of a `TestCase` among their callers, of which there is none here: that is left out,
+    since to read all callers' sources took most of the time.
+    """
     try:
         import expecttest  # noqa: F401
     except ImportError:
         stub = sys.modules.setdefault("expecttest", types.ModuleType("expecttest"))
         stub.TestCase = unittest.TestCase
-    return __import__(f"torch.testing._internal.{module}", fromlist=["*"])
+    importlib.import_module("torch.testing._internal.common_utils").extract_test_fn = lambda: None
+    return importlib.import_module(f"torch.testing._internal.{module}")
 
 
 @functools.cache

@@ -28,6 +28,7 @@ from typing import Any
 from flambeau import _C
 from flambeau._C import Tensor
 from flambeau._memory_format import strided
+from flambeau._warn import warn
 from flambeau.autograd._edges import is_sparse
 from flambeau.autograd.modes import no_grad
 
@@ -55,7 +56,7 @@ class FunctionCtx:
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Says which inputs forward wrote in place; each must be returned."""
+        """Says which inputs forward wrote in place; each must be returned. Of another tensor it warns."""
         self._fl_dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
@@ -164,6 +165,10 @@ class Function:
             raise _C.AutogradError(f"{cls.__name__}: it has both backward and vjp, which are names of the same; expected one of them")
         return cls.vjp
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        name = type(self).__name__
+        warn(f"{name}: a Function should not be instantiated; its methods are static, call {name}.apply", DeprecationWarning)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = type(self).__name__
         raise _C.AutogradError(f"{name}: a Function is not called; use {name}.apply(...), without making an object")
@@ -258,6 +263,8 @@ class Function:
         outputs = list(output) if isinstance(output, (tuple, list)) else [output]
         # An input that is handed through unchanged needs an identity of its own.
         dirty = ctx._fl_dirty
+        if dirty and not all(any(d is t for t in tensors) for d in dirty):
+            warn(f"{cls.__name__}: forward marks a tensor as dirty that is none of its inputs; only inputs that were written in place are")
         for i, out in enumerate(outputs):
             same = isinstance(out, Tensor) and any(out is t for t in tensors)
             if same and not any(out is d for d in dirty):

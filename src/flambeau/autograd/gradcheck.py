@@ -105,12 +105,13 @@ def gradcheck(
 
     Use float64 or complex128 inputs: float32 has too few digits for the default eps. With `check_forward_ad` the tangents of forward mode
     are compared, too, and with `check_backward_ad=False` they alone. Of a sparse input the values are moved, whether or not `masked` says
-    so, and a sparse output is compared as a dense one. `check_batched_grad` compares gradients by `vmap` with those one by one,
-    `check_batched_forward_grad` the tangents of forward mode. The other arguments make PyTorch's check shorter or stricter in ways that
-    change nothing.
+    so, and a sparse output is compared as a dense one. A second backward must give the same numbers, up to `nondet_tol`, and gradients 0 of
+    the outputs must give 0. `check_batched_grad` compares gradients by `vmap` with those one by one, `check_batched_forward_grad` the
+    tangents of forward mode. The other arguments make PyTorch's check shorter or stricter in ways that change nothing.
 
     Raises:
-        ValueError: no input requires grad, or nothing is to be compared.
+        ValueError: no input requires grad.
+        AssertionError: nothing is to be compared.
         GradcheckError: with input, output and both values, unless `raise_exception` is False.
 
     Example:
@@ -120,7 +121,7 @@ def gradcheck(
         True
     """
     if not check_backward_ad and not check_forward_ad:
-        raise ValueError("gradcheck: check_backward_ad = False, check_forward_ad = False; expected one of them to be True")
+        raise AssertionError("gradcheck: check_backward_ad = False, check_forward_ad = False; expected one of them to be True")
     every = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     wanted = [x for x in every if isinstance(x, Tensor) and x.requires_grad]
     if not wanted:
@@ -132,12 +133,24 @@ def gradcheck(
             break
     differences = [_numeric(func, every, x, eps) for x in wanted]
     outputs = _outputs(func, every)  # whose graph is made once nothing is moved any more
+    if wrong := _wrong_kind(every, wanted, outputs) if check_backward_ad else "":
+        if not raise_exception:
+            return False
+        raise GradcheckError(f"gradcheck: {wrong}")
     for k, (x, numeric) in enumerate(zip(wanted, differences)):
         places = [i for i in _indices(_elements(x).shape) for _ in _parts(x)]
         for way, rows in (("backward", _backward_rows), ("forward mode", _forward_rows)):
             if not (check_backward_ad if way == "backward" else check_forward_ad):
                 continue
+            again = rows(func, every, x, outputs) if way == "backward" else None
             for j, a, b, got in rows(func, every, x, outputs):
+                if again is not None and not _same(got, second := next(again)[3], nondet_tol):
+                    if not raise_exception:
+                        return False
+                    raise GradcheckError(
+                        f"gradcheck: backward of output[{j}] gives {got} and then {second} by the same element of input[{k}] "
+                        f"(nondet_tol {nondet_tol}); expected the same numbers of each call"
+                    )
                 expected = numeric[b][j][a]
                 if abs(got - expected) > atol + rtol * abs(expected) or (got != got) != (expected != expected):
                     if not raise_exception:
@@ -152,6 +165,23 @@ def gradcheck(
     if wrong and raise_exception:
         raise GradcheckError(f"gradcheck: {wrong}")
     return not wrong
+
+
+def _same(a: float, b: float, tolerance: float) -> bool:
+    return a == b or abs(a - b) <= tolerance or (a != a and b != b)
+
+
+def _wrong_kind(inputs: Sequence[Any], wanted: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+    """What is wrong with gradients whatever their numbers: of another layout than the input, or not 0 where those of the outputs are."""
+    seen = [y for y in outputs if y.requires_grad]
+    found = grad(seen, wanted, [flambeau.zeros_like(y) for y in seen], retain_graph=True, allow_unused=True) if seen else ()
+    for x, g in zip(wanted, found):
+        k = next(k for k, other in enumerate(inputs) if other is x)
+        if g is not None and is_sparse(g) != is_sparse(x):
+            return f"backward gives a gradient of layout {g.layout} by input[{k}], which is {x.layout}"
+        if g is not None and bool((_elements(g.detach()).abs() > 0).any()):
+            return f"backward gives a gradient by input[{k}] that is not 0 where those of all outputs are; it has to multiply by them"
+    return ""
 
 
 def _wrong_batch(way: str, func: Any, inputs: Sequence[Any], wanted: Sequence[Tensor], atol: float, rtol: float) -> str:
@@ -260,5 +290,12 @@ def gradgradcheck(
             return first(*args)
 
     return gradcheck(
-        recorded, [*every, *seeds], eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, check_batched_grad=check_batched_grad
+        recorded,
+        [*every, *seeds],
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_batched_grad=check_batched_grad,
     )
