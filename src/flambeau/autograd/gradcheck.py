@@ -133,10 +133,10 @@ def gradcheck(
             break
     differences = [_numeric(func, every, x, eps) for x in wanted]
     outputs = _outputs(func, every)  # whose graph is made once nothing is moved any more
-    if wrong := _wrong_kind(every, wanted, outputs) if check_backward_ad else "":
+    if check_backward_ad and (kind := _wrong_kind(every, wanted, outputs)):
         if not raise_exception:
             return False
-        raise GradcheckError(f"gradcheck: {wrong}")
+        raise GradcheckError(f"gradcheck: {kind}")
     for k, (x, numeric) in enumerate(zip(wanted, differences)):
         places = [i for i in _indices(_elements(x).shape) for _ in _parts(x)]
         for way, rows in (("backward", _backward_rows), ("forward mode", _forward_rows)):
