@@ -86,6 +86,14 @@ def test_default_generator():
     assert bits(fl.rand(10)) == bits(b)
 
 
+def test_seeds_have_64_bits():
+    for seed, kept in ((2**64 - 1, 2**64 - 1), (-1, 2**64 - 1), (-(2**63), 2**63)):
+        assert fl.manual_seed(seed).initial_seed() == kept
+    for seed in (2**64, -(2**63) - 1):
+        with pytest.raises(ValueError, match=f"manual_seed: seed = {seed}; expected at least"):
+            fl.manual_seed(seed)
+
+
 def test_generator_is_apart_from_the_default_one():
     fl.manual_seed(5)
     a = fl.rand(10)

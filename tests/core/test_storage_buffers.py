@@ -79,6 +79,26 @@ def test_elements_of_a_file(tmp_path):
         fl.TypedStorage.from_file(path, False, 2)
 
 
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: fl.FloatStorage(dtype=fl.float32), RuntimeError, "FloatStorage: dtype = .*expected none: the class says it"),
+        (lambda: fl.FloatStorage(device="cpu"), RuntimeError, "FloatStorage: device = 'cpu'; expected none"),
+        (lambda: fl.FloatStorage(0, 0), RuntimeError, "2 arguments that have a place; expected at most one"),
+        (lambda: fl.FloatStorage("text"), TypeError, "made of a str; expected a number of elements, or a list"),
+        (lambda: fl.FloatStorage(fl.ones(1)), TypeError, "made of a Tensor; expected"),
+        (lambda: fl.FloatStorage(wrap_storage=fl.FloatStorage(1)), TypeError, "wrap_storage is a TypedStorage; expected an UntypedStorage"),
+        (lambda: fl.FloatStorage(1, wrap_storage=fl.UntypedStorage(4)), RuntimeError, "together with elements"),
+        (lambda: fl.TypedStorage(wrap_storage=fl.UntypedStorage(4)), RuntimeError, "wrap_storage without a dtype"),
+        (lambda: fl.TypedStorage(wrap_storage=fl.UntypedStorage(4), dtype=0), TypeError, "dtype is a int; expected an element type"),
+        (lambda: fl.TypedStorage(wrap_storage=fl.UntypedStorage(4), dtype=fl.int8, device="cpu"), RuntimeError, "together with a device"),
+    ],
+)
+def test_what_no_storage_is_made_of(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
+
+
 def test_bytes_are_numbers_where_they_are_converted():
     storage = fl.UntypedStorage([0, 1, 128])
     assert storage.float().tolist() == [0.0, 1.0, 128.0] and isinstance(storage.float(), fl.FloatStorage)

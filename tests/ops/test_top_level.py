@@ -172,6 +172,7 @@ def test_isin_of_numbers_and_of_many():
 def test_old_names_of_tensor_types():
     assert fl.LongTensor([1, 2]).dtype is fl.int64 and fl.FloatTensor(2, 3).shape == (2, 3) and fl.ByteTensor().shape == (0,)
     assert isinstance(fl.ones(1), fl.FloatTensor) and not isinstance(fl.ones(1), fl.DoubleTensor)
+    assert not fl.FloatTensor.is_cuda and not fl.LongTensor.is_sparse
     assert fl.typename(fl.ones(1)) == "flambeau.FloatTensor" and fl.typename(3) == "int"
     try:
         for kind in (fl.DoubleTensor, "flambeau.DoubleTensor", "torch.DoubleTensor"):
