@@ -54,7 +54,7 @@ NOT_HERE = {
     "sparse tensors: not there yet": "sparse.mm sparse.sampled_addmm _segment_reduce",
     "its samples are sparse tensors, which are not said in both libraries here; test_sparse_gradients.py compares it": "SparseAdam",
     "a prototype of PyTorch's": "hash_tensor",
-    "an inner function of PyTorch's, which no documentation names": "__rdiv__ _batch_norm_with_update _chunk_cat _native_batch_norm_legit _softmax_backward_data "
+    "an inner function of PyTorch's, which no documentation names": "_batch_norm_with_update _chunk_cat _native_batch_norm_legit _softmax_backward_data "
     "_unsafe_masked_index _unsafe_masked_index_put_accumulate _upsample_bilinear2d_aa max_pool2d_with_indices_backward "
     "native_dropout_backward slice torch._scaled_mm torch._scaled_mm_v2 torch.ops.aten._efficient_attention_forward "
     "torch.ops.aten._flash_attention_forward torch.ops.aten._safe_softmax.default",
