@@ -446,3 +446,36 @@ def test_a_list_that_changes_while_its_types_are_looked_at():
 
 def test_results_that_are_not_wrapped():
     assert overrides.get_default_nowrap_functions() == {fl.Tensor._base.__get__, fl.Tensor.grad.__get__}
+
+
+# What PyTorch gives a `__torch_function__` for an operator: tables of handlers have these methods as keys.
+OPERATORS = {
+    "x == 1": "__eq__", "x != 1": "ne", "x // 2": "__floordiv__", "2 // x": "__rfloordiv__", "2 / x": "__rdiv__", "2 % x": "__rmod__", "2 ** x": "__rpow__",
+    "~i": "__invert__", "i & 1": "__and__", "1 & i": "bitwise_and", "i | 1": "__or__", "i ^ 1": "__xor__", "i << 1": "__lshift__", "1 << i": "__rlshift__",
+    "i >> 1": "__rshift__", "i.__iand__(1)": "__iand__", "i.__ior__(1)": "__ior__", "i.__ixor__(1)": "__ixor__", "i.__ilshift__(1)": "__ilshift__",
+    "i.__irshift__(1)": "__irshift__", "x.__ifloordiv__(2)": "floor_divide_", "repr(x)": "__repr__", "str(x)": "__repr__", "1 in x": "__contains__",
+    "reversed(x)": "__reversed__", "f'{x:}'": "__format__", "x.__array__()": "__array__", "copy.deepcopy(x)": "__deepcopy__",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", OPERATORS)
+def test_operators_have_pytorchs_names(text):
+    seen = []
+
+    class Keyed(fl.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return super().__torch_function__(func, types, args, kwargs)
+
+    def value(x, i):
+        return eval(text, {"x": x, "i": i, "np": np, "copy": copy})
+
+    x, i = fl.tensor([2.0, 5.0]), fl.tensor([3, 4])
+    expected = value(x.clone(), i.clone())
+    found = value(x.as_subclass(Keyed), i.as_subclass(Keyed))
+    assert seen[0] == getattr(fl.Tensor, OPERATORS[text])
+    if isinstance(expected, str):
+        assert found.replace("Keyed(", "tensor(") == expected
+    else:
+        assert np.array_equal(np.asarray(found), np.asarray(expected))
