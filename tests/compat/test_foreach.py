@@ -60,3 +60,35 @@ def test_they_are_operators_of_atens_by_every_overload():
         "['List', 'Scalar', 'ScalarList'] [0.0, 3.0] [3.0, 2.0]",
         "[0.5, 0.5] False False",
     ]  # fmt: skip
+
+
+def test_in_place_they_return_the_list_that_they_got():
+    assert says("""
+        import torch
+        for xs in ([torch.ones(2)], (torch.ones(2),)):
+            print([f(xs, *beside) is xs for f, *beside in ((torch._foreach_add_, 1), (torch._foreach_zero_,), (torch._foreach_copy_, [torch.ones(2)]))])
+    """) == ["[True, True, True]"] * 2
+
+
+def test_arguments_may_be_named_and_are_counted():
+    assert says("""
+        import torch
+        xs, ys = [torch.ones(1)], [torch.full((1,), 3.0)]
+        print([f(xs, **named)[0].item() for f, named in (
+            (torch._foreach_addcmul, {"tensor1": ys, "tensor2": ys, "value": 2}), (torch._foreach_lerp, {"tensors1": ys, "weight": 0.5}),
+            (torch._foreach_add, {"other": ys, "alpha": 2}), (torch._foreach_pow, {"exponent": 2}))], torch._foreach_pow(2.0, exponent=ys)[0].item())
+        for wrong in (lambda: torch._foreach_addcmul(xs, ys), lambda: torch._foreach_abs(xs, 1), lambda: torch._foreach_copy_(xs, 2.0), lambda: torch._foreach_add(xs),
+                      lambda: torch._foreach_maximum(xs), lambda: torch._foreach_abs(torch.ones(2)), lambda: torch._foreach_abs([3]), lambda: torch._foreach_norm([])):
+            try: print(wrong())
+            except (TypeError, RuntimeError) as e: print(e)
+    """) == [
+        "[19.0, 2.0, 7.0, 1.0] 8.0",
+        "_foreach_addcmul: tensor2 is missing",
+        "_foreach_abs: got 1 arguments beside the list; expected 0",
+        "_foreach_copy_: src is a float; expected a list or tuple of tensors",
+        "_foreach_add: other or scalar or scalars or exponent is missing",
+        "_foreach_maximum: other or scalar or scalars or exponent is missing",
+        "_foreach_abs: self is a Tensor; expected a list or tuple of tensors",
+        "_foreach_abs: self[0] is a int; expected a tensor",
+        "_foreach_norm: self is empty; expected at least one tensor",
+    ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""`torch._foreach_*`: one op over lists of tensors. Each is the op of that name on every tensor; the form with _ writes in place and returns nothing."""
+"""`torch._foreach_*`: one op over lists of tensors. Each is the op of that name on every tensor; the form with _ writes in place and returns its list."""
 
 from __future__ import annotations
 
@@ -9,10 +9,19 @@ import flambeau
 
 _UNARY = ("abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round rsqrt sigmoid sign sin sinh "
           "sqrt tan tanh trunc zero").split()  # fmt: skip
-_BINARY = ("add", "sub", "mul", "div", "pow", "maximum", "minimum", "clamp_min", "clamp_max", "copy")
-_OTHERS = ("other", "weight", "weights", "scalar", "scalars", "exponent", "src")
-_BY_NAME = {"add": ("alpha",), "sub": ("alpha",), "copy": ("non_blocking",)}
-_ALL = (*_UNARY, *_BINARY, "lerp", "addcmul", "addcdiv")
+_BINARY = ("add", "sub", "mul", "div", "pow", "maximum", "minimum", "clamp_min", "clamp_max")
+_BESIDE: dict[str, tuple[tuple[str, ...], ...]] = {  # what stands beside the list, by position, with the names that each may have
+    **dict.fromkeys(_UNARY, ()),
+    **dict.fromkeys(_BINARY, (("other", "scalar", "scalars", "exponent"),)),
+    "copy": (("src",), ("non_blocking",)),
+    "lerp": (("tensors1",), ("weight", "weights")),
+    "addcmul": (("tensor1",), ("tensor2",), ("value", "scalars", "tensors")),
+    "addcdiv": (("tensor1",), ("tensor2",), ("value", "scalars", "tensors")),
+}
+_NEEDED = {"copy": 1, "addcmul": 2, "addcdiv": 2}  # of others, all
+_LISTS = {"copy": 1, "lerp": 1, "addcmul": 2, "addcdiv": 2}  # so many of the first are lists, never one for all
+_BY_NAME = {"add": ("alpha",), "sub": ("alpha",)}
+_ALL = tuple(_BESIDE)
 
 
 def _spread(name: str, value: Any, count: int) -> list[Any]:
@@ -24,24 +33,52 @@ def _spread(name: str, value: Any, count: int) -> list[Any]:
     return [value] * count
 
 
+def _listed(name: str, what: str, value: Any) -> list[Any]:
+    """What must be a list of tensors, and not empty."""
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{name}: {what} is a {type(value).__name__}; expected a list or tuple of tensors")
+    for i, x in enumerate(value):
+        if not isinstance(x, flambeau.Tensor):
+            raise TypeError(f"{name}: {what}[{i}] is a {type(x).__name__}; expected a tensor")
+    if not value:
+        raise RuntimeError(f"{name}: {what} is empty; expected at least one tensor")
+    return list(value)
+
+
+def _beside(op: str, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments beside the list in their order, and what is given by name alone."""
+    slots = _BESIDE[op]
+    if len(args) > len(slots):
+        raise TypeError(f"{name}: got {len(args)} arguments beside the list; expected {len(slots)}")
+    given, rest = list(args), dict(kwargs)
+    for names in slots[len(args) :]:
+        named = [n for n in names if n in rest]
+        if not named:
+            break
+        given.append(rest.pop(named[0]))
+    if unknown := rest.keys() - {*_BY_NAME.get(op, ())}:
+        names_known = [*(n for slot in slots for n in slot), *_BY_NAME.get(op, ())]
+        raise TypeError(f"{name}: unexpected argument {min(unknown)}; expected {', '.join(names_known) or 'the list alone'}")
+    if len(given) < _NEEDED.get(op, len(slots)):
+        raise TypeError(f"{name}: {' or '.join(slots[len(given)])} is missing")
+    for slot, value in zip(slots[: _LISTS.get(op, 0)], given):
+        _listed(name, slot[0], value)
+    return given, rest
+
+
 def _calls(op: str, name: str, tensors: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[tuple[Any, list[Any], dict[str, Any]]]:
     """Each tensor, and what the op is called with beside it."""
-    if op in ("addcmul", "addcdiv"):
-        first, second, *rest = args
-        if unknown := kwargs.keys() - {"value", "scalars", "tensors"}:
-            raise TypeError(f"{name}: unexpected argument {min(unknown)}; expected value, scalars or tensors")
-        value = rest[0] if rest else kwargs.get("value", kwargs.get("scalars", kwargs.get("tensors", 1)))
-        value = value.tolist() if isinstance(value, flambeau.Tensor) and value.ndim else value
-        for x, a, b, v in zip(tensors, first, second, _spread(name, value, len(tensors))):
-            yield x, [a, b], {"value": v}
-        return
-    columns = [_spread(name, a, len(tensors)) for a in args]
-    extra = {k: kwargs[k] for k in _BY_NAME.get(op, ()) if k in kwargs}
-    if unknown := kwargs.keys() - {*_OTHERS, *extra}:
-        raise TypeError(f"{name}: unexpected argument {min(unknown)}; expected one of {', '.join((*_OTHERS, *_BY_NAME.get(op, ())))}")
-    columns += [_spread(name, v, len(tensors)) for k, v in kwargs.items() if k in _OTHERS]
-    for x, *rest in zip(tensors, *columns):
-        yield x, rest, extra
+    tensors = _listed(name, "self", tensors)
+    given, extra = _beside(op, name, args, kwargs)
+    if op in ("addcmul", "addcdiv") and len(given) == 3 and isinstance(given[2], flambeau.Tensor) and given[2].ndim:
+        given[2] = given[2].tolist()
+    columns = [_spread(name, a, len(tensors)) for a in given]
+    for i, x in enumerate(tensors):
+        beside = [c[i] for c in columns]
+        if op in ("addcmul", "addcdiv"):
+            yield x, beside[:2], {"value": beside[2]} if len(beside) == 3 else {}
+        else:
+            yield x, beside, extra
 
 
 def _method(op: str, *beside: Any) -> str:
@@ -50,16 +87,17 @@ def _method(op: str, *beside: Any) -> str:
     return bounds[op] if op in bounds and not isinstance(beside[0], flambeau.Tensor) else op
 
 
-def _inplace(op: str) -> Callable[..., None]:
+def _inplace(op: str) -> Callable[..., Any]:
     name = f"_foreach_{op}_"
 
-    def run(tensors: Any, *args: Any, **kwargs: Any) -> None:
-        for x, rest, extra in _calls(op, name, tensors, args, kwargs):
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for x, rest, extra in _calls(op, name, self, args, kwargs):
             method = _method(op, *rest[:1])
             if method in ("maximum", "minimum"):
                 x.copy_(getattr(x, method)(*rest))
             else:
                 getattr(x, method + "_")(*rest, **extra)
+        return self
 
     run.__name__ = run.__qualname__ = name
     run.__doc__ = f"`{op}_` of every tensor of a list."
@@ -69,34 +107,34 @@ def _inplace(op: str) -> Callable[..., None]:
 def _made(op: str) -> Callable[..., Any]:
     name = f"_foreach_{op}"
 
-    def run(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        if op == "pow" and not isinstance(tensors, (list, tuple)):  # one number to the power of each tensor
-            return tuple(tensors**x for x in args[0])
-        return tuple(getattr(x, _method(op, *rest[:1]))(*rest, **extra) for x, rest, extra in _calls(op, name, tensors, args, kwargs))
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if op == "pow" and isinstance(self, (bool, int, float, complex)):  # one number to the power of each tensor
+            return tuple(self**x for x in _listed(name, "exponent", _beside(op, name, args, kwargs)[0][0]))
+        return tuple(getattr(x, _method(op, *rest[:1]))(*rest, **extra) for x, rest, extra in _calls(op, name, self, args, kwargs))
 
     run.__name__ = run.__qualname__ = name
     run.__doc__ = f"`{op}` of every tensor of a list."
     return run
 
 
-def _foreach_norm(tensors: Any, ord: float = 2, dtype: Any = None) -> Any:
+def _foreach_norm(self: Any, ord: float = 2, dtype: Any = None) -> Any:
     """The norm of every tensor of a list, over all of its elements."""
-    return tuple(flambeau.linalg.vector_norm(x, ord, dtype=dtype) for x in tensors)
+    return tuple(flambeau.linalg.vector_norm(x, ord, dtype=dtype) for x in _listed("_foreach_norm", "self", self))
 
 
-def _foreach_powsum(tensors: Any, ord: float = 2, dtype: Any = None) -> Any:
+def _foreach_powsum(self: Any, ord: float = 2, dtype: Any = None) -> Any:
     """The sum of all |element|^ord of every tensor of a list: `_foreach_norm` without the root."""
-    return tuple((x if dtype is None else x.to(dtype)).abs().pow(ord).sum() for x in tensors)
+    return tuple((x if dtype is None else x.to(dtype)).abs().pow(ord).sum() for x in _listed("_foreach_powsum", "self", self))
 
 
-def _foreach_clone(tensors: Any, *, memory_format: Any = None) -> Any:
+def _foreach_clone(self: Any, *, memory_format: Any = None) -> Any:
     """A copy of every tensor of a list."""
-    return tuple(x.clone() for x in tensors)
+    return tuple(x.clone() for x in _listed("_foreach_clone", "self", self))
 
 
-def _foreach_max(tensors: Any) -> Any:
+def _foreach_max(self: Any) -> Any:
     """The largest element of every tensor of a list."""
-    return tuple(x.max() for x in tensors)
+    return tuple(x.max() for x in _listed("_foreach_max", "self", self))
 
 
 _table: dict[str, Any] = {}
