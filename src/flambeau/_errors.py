@@ -148,3 +148,7 @@ def no_such_axis(op: str, name: str, dim: int, shape: Sequence[int], what: str =
     if -n <= dim < n:  # of a 0-d tensor, where it would count as one axis elsewhere
         return RangeError(f"{where}; expected one with an axis")
     return RangeError(f"{where}: Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+
+
+class NoSparseError(TypeError, NotImplementedError):
+    """What is not there for sparse tensors: PyTorch says that the kernel is not implemented."""

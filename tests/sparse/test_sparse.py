@@ -394,6 +394,25 @@ def test_cat(how):
     near(fl.cat([sparse(a, how), sparse(a, how)], 1), np.concatenate([a, a], 1))
 
 
+@pytest.mark.parametrize("index", [(None,), (slice(None), None), (Ellipsis, None), (0, None), (None, 0)], ids=str)
+def test_none_is_a_new_axis(index):
+    a = matrix(2, 3)
+    made = fl.tensor(a).to_sparse()[index]
+    assert made.is_sparse
+    near(made, a[index])
+
+
+def test_a_cast_to_the_type_that_it_has_is_the_tensor_itself():
+    x = fl.eye(2).to_sparse()
+    assert x.float() is x and x.to(fl.float32) is x and x.to("cpu") is x and x.double() is not x
+
+
+@pytest.mark.parametrize("name", ["signbit", "angle", "conj_physical"])
+def test_more_functions_that_leave_zeros(name):
+    a = fl.tensor([[0.0, -2.0], [3.0, 0.0]])
+    near(getattr(a.to_sparse(), name)(), getattr(a, name)().numpy())
+
+
 # ---------------------------------------------------------------------------------------- refusals
 
 X = fl.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], (2, 3))
@@ -417,7 +436,7 @@ ERRORS = [
     (lambda: X[0, 0, 0], IndexError, "3 indices for a sparse tensor"),
     (lambda: X[5], IndexError, "select: index = 5"),
     (lambda: X[::2], ValueError, "step 2"),
-    (lambda: X[None], TypeError, "expected integers, slices"),
+    (lambda: X["a"], TypeError, "expected integers, slices"),
     (lambda: X.permute(0, 0), fl.ShapeError, r"permute: dims = \[0, 0\], .* expected each of its axes once"),
     (lambda: fl.ones(2, 3).to_sparse(1).t(), fl.ShapeError, "the first 1, which have indices, to stay among themselves"),
     (lambda: X.unsqueeze(3), IndexError, "dim = 3, but the sparse tensor has shape .* expected -3 <= dim <= 2"),
@@ -707,3 +726,13 @@ def test_one_element_is_a_number_and_how_a_tensor_lies():
 def test_zeros_like_in_another_layout(layout):
     zeros = fl.zeros_like(X, layout=layout, dtype=fl.float64)
     assert zeros.layout is layout and zeros.dtype is fl.float64 and zeros.to_dense().tolist() == [[0] * 3] * 2
+
+
+@pytest.mark.parametrize(
+    "call", [lambda: X.exp(), lambda: X + 1, lambda: X.numpy(), lambda: X.view(6), lambda: X == X, lambda: fl.ones(2, 3).div_(X), lambda: X**-1], ids=range(7)
+)
+def test_what_is_not_there_is_not_implemented(call):
+    """PyTorch raises a RuntimeError or a NotImplementedError, which is one; operators of Python's are refused with a TypeError."""
+    with pytest.raises(NotImplementedError) as caught:
+        call()
+    assert isinstance(caught.value, TypeError) and isinstance(caught.value, RuntimeError)

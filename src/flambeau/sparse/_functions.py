@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import NoSparseError
 from flambeau._no_tensor import wants_tensors
 from flambeau.sparse._answers import answers, coalesced, in_layout_of, pairs, rows_of, wrapped
 from flambeau.sparse._compressed import SparseCompressed, SparseCSC, SparseCSR
@@ -69,7 +70,7 @@ def _reduced_product(a: Any, b: Any, reduce: str) -> Tensor:
     if reduce not in _REDUCTIONS:
         raise _C.ArgumentError(f"sparse.mm: reduce = {reduce!r}; expected one of {', '.join(map(repr, _REDUCTIONS))}")
     if not isinstance(a, SparseTensor) or isinstance(b, SparseTensor):
-        raise TypeError(f"sparse.mm: reduce = {reduce!r} of other than a sparse and a dense matrix; expected these")
+        raise NoSparseError(f"sparse.mm: reduce = {reduce!r} of other than a sparse and a dense matrix; expected these")
     if reduce == "sum":
         return _product_with_dense(a, b)
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
@@ -121,7 +122,7 @@ def mm(mat1: Any, mat2: Any, reduce: str | None = None) -> Any:
 def _bmm(input: Any, mat2: Any) -> Tensor:
     """A batch of sparse matrices is one matrix with the batch along its diagonal."""
     if not isinstance(input, SparseTensor) or isinstance(mat2, SparseTensor):
-        raise TypeError("bmm: expected a sparse input and a dense mat2; call .to_dense() of the other")
+        raise NoSparseError("bmm: expected a sparse input and a dense mat2; call .to_dense() of the other")
     if input.ndim != 3 or mat2.ndim != 3 or input.shape[0] != mat2.shape[0] or input.shape[2] != mat2.shape[1]:
         raise _C.ShapeError(f"bmm: input has shape {list(input.shape)}, mat2 {list(mat2.shape)}; expected [b, m, n] and [b, n, k]")
     coo = coalesced("bmm", input)
@@ -155,7 +156,7 @@ def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: float = 1.0, alpha: float = 1
 @answers("linear")
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
     if isinstance(bias, SparseTensor):
-        raise TypeError("linear: bias is a sparse tensor; expected a dense one")
+        raise NoSparseError("linear: bias is a sparse tensor; expected a dense one")
     if isinstance(weight, SparseTensor) and not isinstance(input, SparseTensor):
         y = mm(input.reshape(-1, input.shape[-1]), weight.t()).reshape(*input.shape[:-1], weight.shape[0])
     else:
@@ -171,7 +172,7 @@ def sampled_addmm(input: SparseTensor, mat1: Tensor, mat2: Tensor, *, beta: floa
         input [m, n], mat1 [m, k], mat2 [k, n] -> [m, n], sparse
     """
     if not isinstance(input, SparseTensor):
-        raise TypeError("sampled_addmm: input is no sparse tensor; expected one, whose places say what is computed")
+        raise NoSparseError("sampled_addmm: input is no sparse tensor; expected one, whose places say what is computed")
     crow, col, values = input.rows()
     if mat1.ndim != 2 or mat2.ndim != 2 or tuple(input.shape) != (mat1.shape[0], mat2.shape[1]) or mat1.shape[1] != mat2.shape[0]:
         given = f"input has shape {list(input.shape)}, mat1 {list(mat1.shape)}, mat2 {list(mat2.shape)}"
@@ -186,7 +187,7 @@ def sampled_addmm(input: SparseTensor, mat1: Tensor, mat2: Tensor, *, beta: floa
 _ZERO_TO_ZERO = (
     "abs", "absolute", "asin", "arcsin", "asinh", "arcsinh", "atan", "arctan", "atanh", "arctanh", "ceil", "conj", "deg2rad", "erf",
     "erfinv", "expm1", "floor", "log1p", "neg", "negative", "positive", "rad2deg", "relu", "round", "sgn", "sign", "sin", "sinh", "sqrt",
-    "square", "tan", "tanh", "trunc", "nan_to_num", "isinf", "isnan", "isneginf", "isposinf",
+    "square", "tan", "tanh", "trunc", "nan_to_num", "isinf", "isnan", "isneginf", "isposinf", "signbit", "angle", "conj_physical",
 )  # fmt: skip
 # Functions of the values, whatever these are.
 _OF_VALUES = ("clone", "contiguous", "detach", "to")
@@ -195,9 +196,10 @@ _OF_VALUES = ("clone", "contiguous", "detach", "to")
 def _of_values(name: str, merge: bool) -> Callable[..., Any]:
     def call(x: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(x, SparseTensor):
-            raise TypeError(f"{name}: an argument is a sparse tensor; expected dense ones, by .to_dense()")
+            raise NoSparseError(f"{name}: an argument is a sparse tensor; expected dense ones, by .to_dense()")
         x = x.coalesce() if merge else x
-        return x._with(getattr(x._val, name)(*args, **kwargs))
+        values = getattr(x._val, name)(*args, **kwargs)
+        return x if values is x._val else x._with(values)
 
     return call
 
@@ -274,7 +276,7 @@ def _intersection(a: SparseCOO, b: SparseCOO) -> SparseCOO:
 @answers("div", "divide", "true_divide", "__truediv__")
 def _div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     if not isinstance(a, SparseTensor) or isinstance(b, SparseTensor):
-        raise TypeError("div: the divisor is a sparse tensor, whose other elements are 0; expected a number or a dense tensor")
+        raise NoSparseError("div: the divisor is a sparse tensor, whose other elements are 0; expected a number or a dense tensor")
     if rounding_mode is None and _number(b):
         return a._with(a._val / b)
     if _number(b):
@@ -292,7 +294,7 @@ def _floor_divide(a: Any, b: Any) -> Any:
 @answers("pow", "__pow__")
 def _pow(a: Any, exponent: Any) -> Any:
     if not isinstance(a, SparseTensor) or isinstance(exponent, Tensor) or exponent <= 0:
-        raise TypeError(f"pow: exponent = {exponent!r}; expected a number above 0 and a sparse tensor as its base, so that 0 stays 0")
+        raise NoSparseError(f"pow: exponent = {exponent!r}; expected a number above 0 and a sparse tensor as its base, so that 0 stays 0")
     x = a.coalesce()
     return x._with(x._val**exponent)
 
@@ -300,7 +302,7 @@ def _pow(a: Any, exponent: Any) -> Any:
 @answers("add", "__add__", "__radd__")
 def _add(a: Any, b: Any, *, alpha: float = 1) -> Any:
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
-        raise TypeError("add: a number added to a sparse tensor makes all elements non-zero; call .to_dense() first")
+        raise NoSparseError("add: a number added to a sparse tensor makes all elements non-zero; call .to_dense() first")
     if not isinstance(a, SparseTensor):
         return a + b.to_dense() * alpha
     if not isinstance(b, SparseTensor):

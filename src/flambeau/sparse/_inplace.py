@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import NoSparseError
 from flambeau.sparse._answers import answers
 from flambeau.sparse._compressed import SparseCompressed, to_compressed
 from flambeau.sparse._functions import _add, _div, _mul
@@ -19,7 +20,7 @@ from flambeau.sparse._tensor import SparseCOO, SparseTensor
 
 def _target(op: str, x: Any) -> SparseTensor:
     if not isinstance(x, SparseTensor):
-        raise TypeError(f"{op}: a sparse tensor is written to a dense one; expected a dense one there, by .to_dense()")
+        raise NoSparseError(f"{op}: a sparse tensor is written to a dense one; expected a dense one there, by .to_dense()")
     if x.requires_grad and x.is_leaf and _C.is_grad_enabled():
         raise _C.AutogradError(f"{op}: a leaf Variable that requires grad is being used in an in-place operation; use no_grad(), or a copy")
     return x
@@ -30,7 +31,7 @@ def _number(op: str, value: Any) -> Any:
         return value
     if isinstance(value, (int, float, complex)):
         return value
-    raise TypeError(f"{op}: got a {type(value).__name__}; expected a number, so that no other elements than those with places are written")
+    raise NoSparseError(f"{op}: got a {type(value).__name__}; expected a number, so that no other elements than those with places are written")
 
 
 def _becomes(op: str, x: SparseTensor, made: SparseTensor) -> SparseTensor:
@@ -93,7 +94,7 @@ def _add_(x: Any, other: Any, *, alpha: Any = 1) -> Any:
     _target("add_", x)
     if not isinstance(other, SparseTensor):
         given = "dense tensor" if isinstance(other, Tensor) else type(other).__name__
-        raise TypeError(f"add_: a {given} is added to a sparse tensor in place; expected a sparse one, or x + y, which is dense")
+        raise NoSparseError(f"add_: a {given} is added to a sparse tensor in place; expected a sparse one, or x + y, which is dense")
     return _becomes("add_", x, _add(x, other, alpha=alpha))
 
 

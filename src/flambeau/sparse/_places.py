@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import NoSparseError
 from flambeau._memory_format import strided
 from flambeau._no_tensor import wants_tensors
 from flambeau.sparse._answers import answers, coalesced, in_layout_of, pairs, rows_of, wrapped
@@ -161,12 +162,12 @@ def _getitem(x: Any, index: Any) -> Any:
     from flambeau._from_data import as_tensor
 
     if not isinstance(x, SparseTensor):
-        raise TypeError("[]: the index is a sparse tensor; expected a dense one, by .to_dense()")
+        raise NoSparseError("[]: the index is a sparse tensor; expected a dense one, by .to_dense()")
     parts = list(index) if isinstance(index, tuple) else [index]
     if any(p is Ellipsis for p in parts):
         at = next(k for k, p in enumerate(parts) if p is Ellipsis)
-        parts[at : at + 1] = [slice(None)] * (x.ndim - len(parts) + 1)
-    if len(parts) > x.ndim:
+        parts[at : at + 1] = [slice(None)] * (x.ndim - sum(p is not None for p in parts) + 1)
+    if sum(p is not None for p in parts) > x.ndim:
         raise IndexError(f"[]: {len(parts)} indices for a sparse tensor of shape {list(x.shape)}; expected at most {x.ndim}")
     axis = 0
     for part in parts:
@@ -179,6 +180,9 @@ def _getitem(x: Any, index: Any) -> Any:
             axis += 1
         elif isinstance(part, int) and not isinstance(part, bool):
             x = _select(x, axis, part)
+        elif part is None:
+            x = _unsqueeze(x, axis)
+            axis += 1
         elif isinstance(part, (list, Tensor)) and not isinstance(part, SparseTensor):
             chosen = as_tensor(part, dtype=None if len(part) else _C.int64)
             if chosen.dtype == _C.bool:
@@ -190,7 +194,7 @@ def _getitem(x: Any, index: Any) -> Any:
             x = _index_select(x, axis, chosen)
             axis += 1
         else:
-            raise TypeError(f"[]: {part!r}; expected integers, slices, and lists or tensors of integers or bools for sparse tensors")
+            raise NoSparseError(f"[]: {part!r}; expected integers, slices, None, and lists or tensors of integers or bools for sparse tensors")
     return x
 
 

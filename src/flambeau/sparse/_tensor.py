@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import NoSparseError
 from flambeau._memory_format import layout, sparse_coo, sparse_csr
 from flambeau._no_tensor import CONFUSED, said_by_op, wants_tensors
 from flambeau._print import parts_text
@@ -36,7 +37,7 @@ def _missing(name: str) -> Callable[..., Any]:
     """A method of Tensor that is written in Python, refused as native ones are."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(_MISSING.format(name))
+        raise NoSparseError(_MISSING.format(name))
 
     method.__name__ = method.__qualname__ = name
     return method
@@ -57,7 +58,7 @@ class SparseTensor(Tensor):
             return _C.no_torch_function(func, types, args, kwargs)
         known = SparseTensor.functions.get(name)
         if known is None:
-            raise TypeError(_MISSING.format(name))
+            raise NoSparseError(_MISSING.format(name))
         try:
             return known(*args, **(kwargs or {}))
         except CONFUSED as error:
