@@ -10,10 +10,16 @@ from flambeau._no_tensor import wants_tensors
 
 @wants_tensors
 def broadcast_shapes(*shapes: Sequence[int] | int) -> _C.Size:
-    """The shape that tensors of these shapes broadcast to."""
+    """The shape that tensors of these shapes broadcast to.
+
+    Raises:
+        ValueError: they do not, or a size is negative.
+    """
     out: list[int] = []
     for shape in shapes:
         sizes = [shape] if isinstance(shape, int) else list(shape)
+        if any(n < 0 for n in sizes):
+            raise _C.ShapeError(f"broadcast_shapes: shape {shape} has a size below 0")
         if sizes == out:
             continue
         if len(sizes) > len(out):
