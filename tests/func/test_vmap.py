@@ -52,6 +52,28 @@ def test_equals_a_loop(name, through):
     assert_near(found, looped(f, x), scale=100)
 
 
+OPERATORS = {
+    "eq": lambda a: a == 2, "eq_tensor": lambda a: fl.tensor([1, 5]) == a, "ne": lambda a: a != a[0], "lt": lambda a: 2 < a, "floor": lambda a: a // 2,
+    "floor_of": lambda a: 7 // a, "over": lambda a: 1 / a, "mod": lambda a: 5 % a, "and": lambda a: a & 1, "of_and": lambda a: 1 & a, "or": lambda a: a | 8,
+    "xor": lambda a: a ^ a[0], "not": lambda a: ~a, "left": lambda a: a << 1, "of_left": lambda a: 1 << a, "right": lambda a: a >> 1, "of_right": lambda a: 9 >> a,
+    "in_place": lambda a: a.clone().__iand__(3).__ior__(4).__ixor__(1).__ilshift__(1).__irshift__(2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.filterwarnings("error")
+def test_operators_have_rules(name):
+    a = fl.tensor([[1, 2], [3, 4], [5, 6]])
+    assert fl.equal(vmap(OPERATORS[name])(a), looped(OPERATORS[name], a))
+
+
+@pytest.mark.parametrize("through", [vmap, lambda f: lambda a: jvp(f, (a,), (fl.ones_like(a),))[0]], ids=["vmap", "jvp"])
+@pytest.mark.filterwarnings("error")
+def test_membership_and_equality_inside(through):
+    a = fl.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert through(lambda x: (x == 2).float() + fl.isin(x, fl.tensor([1.0, 4.0])).float())(a).tolist() == [[1.0, 1.0], [0.0, 1.0]]
+
+
 @pytest.mark.parametrize("in_dim, out_dim", [(0, 0), (1, 0), (-1, 1), (2, -1)])
 def test_axes(in_dim, out_dim):
     x = numbers(2, 3, 4)

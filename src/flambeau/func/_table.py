@@ -148,10 +148,21 @@ def call_of(name: str) -> Any:
     return getattr(getattr(Tensor, attribute), f"__{kind}__") if attribute else getattr(Tensor, name)
 
 
+# Operators that hand their method over, and not the op that it calls.
+_OPERATORS = {
+    "__eq__": "eq", "__invert__": "bitwise_not", "__floordiv__": "floor_divide", "__rdiv__": "__rtruediv__", "__and__": "bitwise_and",
+    "__or__": "bitwise_or", "__xor__": "bitwise_xor", "__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right_shift",
+    "__iand__": "bitwise_and_", "__ior__": "bitwise_or_", "__ixor__": "bitwise_xor_", "__ilshift__": "bitwise_left_shift_",
+    "__irshift__": "bitwise_right_shift_",
+}  # fmt: skip
+
+
 @functools.cache
 def name_of(func: Any) -> str:
     """What a function is called: `add`, `get:shape` for an attribute that is read, `set:data`, `delete:grad`."""
     name: str = getattr(func, "__name__", repr(func))
+    if name in _OPERATORS:
+        return _OPERATORS[name]
     if name in ("__get__", "__set__", "__delete__") and hasattr(func, "__self__"):
         return f"{name.strip('_')}:{func.__self__.__name__}"
     return name

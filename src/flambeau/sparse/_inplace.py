@@ -31,7 +31,7 @@ def _number(op: str, value: Any) -> Any:
         return value
     if isinstance(value, (int, float, complex)):
         return value
-    raise NoSparseError(f"{op}: got a {type(value).__name__}; expected a number, so that no other elements than those with places are written")
+    raise NoSparseError(f"{op}: got a {type(value).__name__}; expected a number, so that only elements with places are written")
 
 
 def _becomes(op: str, x: SparseTensor, made: SparseTensor) -> SparseTensor:

@@ -194,7 +194,8 @@ def _getitem(x: Any, index: Any) -> Any:
             x = _index_select(x, axis, chosen)
             axis += 1
         else:
-            raise NoSparseError(f"[]: {part!r}; expected integers, slices, None, and lists or tensors of integers or bools for sparse tensors")
+            expected = "integers, slices, None, and lists or tensors of integers or bools for sparse tensors"
+            raise NoSparseError(f"[]: {part!r}; expected {expected}")
     return x
 
 
