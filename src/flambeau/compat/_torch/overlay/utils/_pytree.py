@@ -8,18 +8,22 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
+from flambeau._C import Size
 from flambeau._handles import Table
+from flambeau.compat._torch.overlay.utils import _tree_text
 from flambeau.func import _tree
 
 __all__ = ["LeafSpec", "PyTree", "TreeSpec", "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_flatten_with_path", "tree_iter", "tree_leaves",
-           "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path", "tree_structure", "tree_unflatten", "treespec_dumps"]  # fmt: skip
+           "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path", "tree_structure", "tree_unflatten", "treespec_dumps", "treespec_loads",
+           "treespec_pprint"]  # fmt: skip
 
 PyTree = Any
 Context = Any
 T = TypeVar("T")
 
 
-class MappingKey(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class MappingKey:
     """The place of a value in a dict."""
 
     key: Any
@@ -27,8 +31,13 @@ class MappingKey(NamedTuple):
     def __str__(self) -> str:
         return f"[{self.key!r}]"
 
+    def get(self, mapping: Any) -> Any:
+        """What lies there."""
+        return mapping[self.key]
 
-class SequenceKey(NamedTuple):
+
+@dataclasses.dataclass(frozen=True)
+class SequenceKey:
     """The place of a value in a list or tuple."""
 
     idx: int
@@ -36,14 +45,23 @@ class SequenceKey(NamedTuple):
     def __str__(self) -> str:
         return f"[{self.idx}]"
 
+    def get(self, sequence: Any) -> Any:
+        """What lies there."""
+        return sequence[self.idx]
 
-class GetAttrKey(NamedTuple):
+
+@dataclasses.dataclass(frozen=True)
+class GetAttrKey:
     """The place of a value in an object."""
 
     name: str
 
     def __str__(self) -> str:
         return f".{self.name}"
+
+    def get(self, obj: Any) -> Any:
+        """What lies there."""
+        return getattr(obj, self.name)
 
 
 class NodeDef(NamedTuple):
@@ -68,6 +86,10 @@ def register_pytree_node(cls: type, flatten_fn: Any, unflatten_fn: Any, *, seria
     """
     if cls in SUPPORTED_NODES:
         raise ValueError(f"register_pytree_node: {cls.__name__} is registered already")
+    if (to_dumpable_context is None) != (from_dumpable_context is None):
+        raise ValueError(f"register_pytree_node: {cls.__name__}: expected both of to_dumpable_context and from_dumpable_context, or none")
+    if serialized_type_name is not None:
+        _tree_text.types[cls] = _tree_text.Written(serialized_type_name, to_dumpable_context, from_dumpable_context)
     SUPPORTED_NODES[cls] = NodeDef(flatten_fn, unflatten_fn, flatten_with_keys_fn)
     if not hasattr(cls, "_add_batch_dim"):  # such a class says itself what it is to `vmap`
         _tree.registered.setdefault(cls, functools.partial(_apart, flatten_fn, unflatten_fn))
@@ -83,11 +105,25 @@ def _apart(flatten_fn: Any, unflatten_fn: Any, tree: Any) -> tuple[list[Any], Ca
 _register_pytree_node = _private_register_pytree_node = register_pytree_node
 
 
+def _deregister_pytree_node(cls: type) -> None:
+    """Takes back what `register_pytree_node` did."""
+    del SUPPORTED_NODES[cls]
+    _tree.registered.pop(cls, None)
+    _tree_text.types.pop(cls, None)
+    for name in [n for n, kind in SUPPORTED_SERIALIZED_TYPES.items() if kind is cls]:
+        del SUPPORTED_SERIALIZED_TYPES[name]
+
+
+def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
+    """Gives a named tuple the name under which structures with it are written."""
+    _tree_text.named_tuples[cls] = serialized_type_name
+
+
 def register_dataclass(cls: type, *, field_names: list[str] | None = None, drop_field_names: list[str] | None = None, serialized_type_name: str | None = None) -> None:
     """Makes the fields of a dataclass its children."""
     names = field_names or [f.name for f in dataclasses.fields(cls) if f.init and f.name not in (drop_field_names or ())]
     register_pytree_node(cls, lambda x: ([getattr(x, n) for n in names], names), lambda values, n: cls(**dict(zip(n, values))),
-                         serialized_type_name=serialized_type_name)  # fmt: skip
+                         serialized_type_name=serialized_type_name, flatten_with_keys_fn=lambda x: ([(GetAttrKey(n), getattr(x, n)) for n in names], names))  # fmt: skip
 
 
 class ConstantNode(NamedTuple):
@@ -230,6 +266,8 @@ SUPPORTED_NODES[dict] = NodeDef(_dict_flatten, _dict_unflatten, _dict_flatten_wi
 SUPPORTED_NODES[OrderedDict] = NodeDef(_ordereddict_flatten, _ordereddict_unflatten, _ordereddict_flatten_with_keys)
 SUPPORTED_NODES[defaultdict] = NodeDef(_defaultdict_flatten, _defaultdict_unflatten, _defaultdict_flatten_with_keys)
 SUPPORTED_NODES[deque] = NodeDef(_deque_flatten, _deque_unflatten, _deque_flatten_with_keys)
+SUPPORTED_NODES[Size] = NodeDef(_tuple_flatten, _tuple_unflatten, _tuple_flatten_with_keys)
+_tree_text.types[Size] = _tree_text.Written("torch.Size")
 SUPPORTED_NODES[namedtuple] = NodeDef(_namedtuple_flatten, _namedtuple_unflatten, _namedtuple_flatten_with_keys)  # type: ignore[index]
 
 
@@ -286,9 +324,13 @@ class TreeSpec:
         return [leaf for child, spec in zip(children, self.children_specs) for leaf in spec.flatten_up_to(child)]
 
     def __repr__(self) -> str:
+        return self._fl_shown(2)
+
+    def _fl_shown(self, indent: int) -> str:
         if self.type is None:
             return "*"
-        return f"TreeSpec({getattr(self.type, '__name__', self.type)}, {self.context}, {self.children_specs})"
+        inner = f",\n{' ' * indent}".join(s._fl_shown(indent + 2) for s in self.children_specs)
+        return f"TreeSpec({getattr(self.type, '__name__', self.type)}, {self.context}, [{inner}])"
 
     def __hash__(self) -> int:
         return hash((self.type, repr(self.context), tuple(self.children_specs)))
@@ -457,7 +499,7 @@ def tree_is_leaf(tree: Any, is_leaf: Any = None) -> bool:
 def key_get(obj: Any, kp: Any) -> Any:
     """What lies at a place."""
     for key in kp:
-        obj = getattr(obj, key.name) if isinstance(key, GetAttrKey) else obj[key.key if isinstance(key, MappingKey) else key.idx]
+        obj = key.get(obj)
     return obj
 
 
@@ -466,9 +508,44 @@ def keystr(kp: Any) -> str:
     return "".join(map(str, kp))
 
 
+class _Asterisk:
+    def __repr__(self) -> str:
+        return "*"
+
+
+def treespec_pprint(treespec: TreeSpec) -> str:
+    """The structure as the tree looks, with a star for each leaf: `[*, (*, {'a': *})]`."""
+    return repr(tree_unflatten([_Asterisk()] * treespec.num_leaves, treespec))
+
+
 def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
-    """The structure as text."""
-    return repr(treespec)
+    """The structure as JSON.
+
+    Raises:
+        NotImplementedError: a type without a `serialized_type_name`.
+    """
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError(f"treespec_dumps: treespec is a {type(treespec).__name__}; expected a TreeSpec")
+    return _tree_text.written(treespec, protocol)
+
+
+def treespec_loads(serialized: str) -> TreeSpec:
+    """The structure that `treespec_dumps` wrote."""
+    return _tree_text.read(serialized, lambda kind, context, children: LeafSpec() if kind is None else TreeSpec(kind, context, children))
+
+
+pytree_to_str, str_to_pytree = treespec_dumps, treespec_loads
+
+
+def treespec_tuple(iterable: Iterable[TreeSpec] = ()) -> TreeSpec:
+    """The structure of a tuple of trees of these structures."""
+    return TreeSpec(tuple, None, list(iterable))
+
+
+def treespec_dict(mapping: Any = (), /, **kwargs: TreeSpec) -> TreeSpec:
+    """The structure of a dict of trees of these structures."""
+    parts = dict(mapping, **kwargs)
+    return TreeSpec(dict, list(parts), list(parts.values()))
 
 
 def _broadcast_to_and_flatten(tree: Any, treespec: TreeSpec, is_leaf: Any = None) -> list[Any] | None:
