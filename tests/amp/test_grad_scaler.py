@@ -10,7 +10,10 @@ import flambeau as fl
 
 
 def scaler(**options):
-    return fl.amp.GradScaler("cpu", **{"init_scale": 8.0, "growth_interval": 2, **options})
+    """One that has scaled something."""
+    s = fl.amp.GradScaler("cpu", **{"init_scale": 8.0, "growth_interval": 2, **options})
+    s.scale(fl.zeros(()))
+    return s
 
 
 def parameter(grad=None):
@@ -110,6 +113,25 @@ def test_refusals():
         scaler(growth_factor=1.0)
     with pytest.raises(ValueError, match="backoff_factor"):
         scaler(backoff_factor=1.0)
+
+
+def test_gradients_of_what_was_not_scaled_are_refused():
+    """They were divided by a scale that they never had."""
+    p, optimizer = parameter([8.0, 16.0])
+    for s in (fl.amp.GradScaler("cpu"), pickle.loads(pickle.dumps(scaler()))):
+        for name, call in {"unscale_": s.unscale_, "step": s.step, "update": lambda _, s=s: s.update(2.0)}.items():
+            for kind in (RuntimeError, AssertionError):
+                with pytest.raises(kind, match=f"GradScaler.{name}: nothing was scaled"):
+                    call(optimizer)
+    assert p.grad.tolist() == [8, 16] and p.tolist() == [1, 1]
+
+
+def test_errors_are_assertions_too():
+    for options in ({"growth_factor": 1.0}, {"backoff_factor": 1.0}):
+        with pytest.raises(AssertionError, match=next(iter(options))):
+            scaler(**options)
+    with pytest.raises(AssertionError, match="no parameter of the optimizer has a gradient"):
+        scaler().step(parameter()[1])
 
 
 def test_switched_off():

@@ -15,7 +15,7 @@ from typing import Any
 
 from flambeau import _C, _from_data
 from flambeau._C import Tensor
-from flambeau._errors import AssertedRuntimeError
+from flambeau._errors import AssertedRuntimeError, AssertedValueError
 from flambeau._no_tensor import wants_tensors
 from flambeau._warn import warn
 from flambeau.autograd import no_grad
@@ -72,14 +72,15 @@ class GradScaler:
             warn("GradScaler: there is no CUDA in this build; it is switched off")
             self._enabled = False
         if not growth_factor > 1.0:
-            raise ValueError(f"GradScaler: growth_factor = {growth_factor}; expected a number above 1")
+            raise AssertedValueError(f"GradScaler: growth_factor = {growth_factor}; expected a number above 1")
         if not backoff_factor < 1.0:
-            raise ValueError(f"GradScaler: backoff_factor = {backoff_factor}; expected a number below 1")
+            raise AssertedValueError(f"GradScaler: backoff_factor = {backoff_factor}; expected a number below 1")
         self._scale = float(init_scale)
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
         self._growth_tracker = 0
+        self._scaling = False  # whether anything was scaled yet
         self._stages: dict[int, OptState] = {}  # by id of the optimizer, since the last update
         self._found_inf: dict[int, bool] = {}
 
@@ -87,7 +88,12 @@ class GradScaler:
         """A tensor, or each of a list, tuple or other iterable of them, times the scale."""
         if not self._enabled:
             return outputs
+        self._scaling = True
         return _scaled(outputs, _from_data.tensor(self._scale, dtype=_C.float32))
+
+    def _fl_begun(self, name: str) -> None:
+        if not self._scaling:
+            raise AssertedRuntimeError(f"GradScaler.{name}: nothing was scaled; expected scale(loss) before the backward pass")
 
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of the optimizer's parameters by the scale, and notes whether all are finite.
@@ -100,6 +106,7 @@ class GradScaler:
         """
         if not self._enabled:
             return
+        self._fl_begun("unscale_")
         stage = self._stages.get(id(optimizer), OptState.READY)
         if stage is OptState.UNSCALED:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update()")
@@ -133,13 +140,14 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("GradScaler.step: closures are not supported: they would run between scaling and checking")
+        self._fl_begun("step")
         stage = self._stages.get(id(optimizer), OptState.READY)
         if stage is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update()")
         if stage is OptState.READY:
             self.unscale_(optimizer)
         if id(optimizer) not in self._found_inf:
-            raise RuntimeError("GradScaler.step: no parameter of the optimizer has a gradient; expected backward() before")
+            raise AssertedRuntimeError("GradScaler.step: no parameter of the optimizer has a gradient; expected backward() before")
         result = None if self._found_inf[id(optimizer)] else optimizer.step(*args, **kwargs)
         self._stages[id(optimizer)] = OptState.STEPPED
         return result
@@ -152,6 +160,7 @@ class GradScaler:
         """
         if not self._enabled:
             return
+        self._fl_begun("update")
         if new_scale is not None:
             self._scale = float(new_scale)
         else:
@@ -238,8 +247,8 @@ class GradScaler:
 
     def __getstate__(self) -> dict[str, Any]:
         if self._stages:
-            raise RuntimeError("GradScaler: it can be pickled after update() or before the first step(), not between")
-        return dict(self.__dict__)
+            raise AssertedRuntimeError("GradScaler: it can be pickled after update() or before the first step(), not between")
+        return {**self.__dict__, "_scaling": False}  # as a new one
 
 
 def _scaled(value: Any, factor: Tensor) -> Any:
