@@ -384,6 +384,20 @@ def test_hooks_of_registrations():
     assert type(nn.Sequential(nn.ReLU())[0]) is nn.ReLU
 
 
+def test_hooks_of_registrations_see_parts_go():
+    from flambeau.nn.modules import module as everywhere
+
+    model, log = nn.Module(), []
+    model.child, model.mean, model.weight = nn.ReLU(), nn.Buffer(fl.zeros(1)), nn.Parameter(fl.zeros(1))
+    with (
+        everywhere.register_module_module_registration_hook(lambda m, name, value: log.append((name, value))),
+        everywhere.register_module_buffer_registration_hook(lambda m, name, value: log.append((name, value))),
+        everywhere.register_module_parameter_registration_hook(lambda m, name, value: log.append((name, value))),
+    ):
+        model.child = model.mean = model.weight = None
+    assert log == [("child", None), ("mean", None)]  # as in PyTorch, not of a parameter
+
+
 @pytest.mark.parametrize("register", ["register_full_backward_hook", "register_full_backward_pre_hook", "register_backward_hook"])
 def test_the_backward_runs_the_hooks_that_there_were_at_the_call(register):
     layer, seen = nn.Linear(2, 1), []
@@ -465,6 +479,32 @@ def test_backward_hooks_give_gradients_of_the_same_kind(register, given, kind, t
     getattr(net, register)(lambda *args: [fl.full((2,), 3.0)])
     net(x).sum().backward()
     assert x.grad.tolist() == ([3, 3] if register == "register_full_backward_hook" else [6, 6])
+
+
+def test_no_gradient_can_be_given_where_no_argument_requires_one():
+    layer, given = nn.Linear(2, 1), [None]
+    layer.register_full_backward_hook(lambda *args: given[0])
+    for allowed in (None, (None,)):
+        given[0] = allowed
+        layer(fl.ones(1, 2)).sum().backward()
+    for wrong in (fl.ones(1, 2), (fl.ones(1, 2),)):
+        given[0] = wrong
+        with pytest.raises(RuntimeError, match="hook of Linear returned a gradient, but no argument of the module requires grad"):
+            layer(fl.ones(1, 2)).sum().backward()
+
+
+def test_backward_pre_hooks_make_zeros_of_what_has_no_gradient():
+    net, x = Returns(lambda x: (x * 2, x.exp() * net.scale)), fl.ones(2, requires_grad=True)
+    net.scale = nn.Parameter(fl.ones(()))
+    net.register_full_backward_pre_hook(lambda *args: None)
+    used, _ = net(x)
+    assert type(used.grad_fn).__name__ == "BackwardHookFunctionBackward"
+    used.sum().backward()
+    assert x.grad.tolist() == [2, 2] and net.scale.grad.item() == 0
+    net.register_full_backward_pre_hook(lambda *args: (None, None))
+    x.grad = None
+    net(x)[0].sum().backward()
+    assert x.grad.tolist() == [0, 0]
 
 
 def test_full_backward_hook_without_input_gradient():

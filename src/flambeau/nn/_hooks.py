@@ -283,7 +283,7 @@ def _checked(kind: str, module: Any, result: Any, given: tuple[Any, ...]) -> tup
 
 
 def _run_backward_hooks(
-    call: _Call, grad_inputs: tuple[Tensor | None, ...]
+    call: _Call, grad_inputs: tuple[Tensor | None, ...], changeable: bool = True
 ) -> tuple[Tensor | None, ...]:
     if call.grad_outputs is None:
         return grad_inputs
@@ -291,15 +291,28 @@ def _run_backward_hooks(
     grad_outputs, call.grad_outputs = call.grad_outputs, None
     for hook in call.after:
         result = hook(call.module, grad_inputs, grad_outputs)
-        if result is not None:
-            grad_inputs = _checked("full_backward", call.module, result, grad_inputs)
+        if result is None:
+            continue
+        if not changeable and any(grad is not None for grad in _as_tuple(result)):
+            raise RuntimeError(
+                f"full_backward hook of {type(call.module).__name__} returned a gradient, but no argument of the module requires grad; "
+                "expected None"
+            )
+        grad_inputs = _checked("full_backward", call.module, result, grad_inputs)
     return grad_inputs
 
 
-class _OutputTap(Function):  # type: ignore[misc]
+def _or_zeros(grad: Tensor | None, shape: Any, dtype: Any, device: Any) -> Tensor:
+    return ops.zeros(shape, dtype=dtype, device=device) if grad is None else grad
+
+
+class BackwardHookFunction(Function):  # type: ignore[misc]
+    """The tap of outputs, whose name is that of their `grad_fn` in PyTorch."""
+
     @staticmethod
     def forward(ctx: Any, call: _Call, positions: list[int], n: int, *xs: Tensor) -> Any:
         ctx.call, ctx.positions, ctx.n = call, positions, n
+        ctx.like = [(x.shape, x.dtype, x.device) for x in xs]
         ctx.set_materialize_grads(False)  # hooks see None for an output that nothing used
         return tuple(x.view_as(x) for x in xs)
 
@@ -321,8 +334,8 @@ class _OutputTap(Function):  # type: ignore[misc]
                 "requires grad"
             )
         if not call.taps_inputs:
-            _run_backward_hooks(call, (None,) * call.n_inputs)
-        return (None, None, None, *(grad_outputs[i] for i in ctx.positions))
+            _run_backward_hooks(call, (None,) * call.n_inputs, changeable=False)
+        return (None, None, None, *(_or_zeros(grad_outputs[i], *like) for i, like in zip(ctx.positions, ctx.like)))
 
 
 class _InputTap(Function):  # type: ignore[misc]
@@ -385,7 +398,7 @@ def tap_outputs(call: _Call, result: Any) -> Any:
     positions = [i for i, x in enumerate(flat) if isinstance(x, Tensor) and x.requires_grad]
     if not (is_grad_enabled() and positions):
         return result
-    tapped = _OutputTap.apply(call, positions, len(flat), *(flat[i] for i in positions))
+    tapped = BackwardHookFunction.apply(call, positions, len(flat), *(flat[i] for i in positions))
     for i, x in zip(positions, _as_tuple(tapped)):
         flat[i] = x
     if not isinstance(result, (tuple, list)):

@@ -317,7 +317,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
                     f"cannot assign '{kind_of(value)}' as child module '{name}' "
                     f"({_tensor.library}.nn.Module or None expected)"
                 )
-            modules[name] = value
+            modules[name] = registered("module", self, name, value) if EVERYWHERE["module"] else value
             return
         buffers = own.get("_buffers")
         if (is_tensor and isinstance(value, Buffer)) or (buffers is not None and name in buffers):
