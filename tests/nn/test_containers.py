@@ -20,6 +20,9 @@ def test_sequential_slices_and_edits():
     del net[0]
     assert list(net._modules) == ["0", "1", "2"]
     assert len(net + nn.Sequential(nn.ReLU())) == 4
+    with pytest.raises(ValueError, match=r"Sequential \+= list; expected another Sequential"):
+        net += [nn.ReLU()]
+    assert len(net) == 3
     assert len(net * 2) == 6
     with pytest.raises(IndexError, match="index 7, but it has 3 entries"):
         net[7]

@@ -62,6 +62,7 @@ def test_fans_of_a_convolution():
 
 def test_gains_and_errors():
     assert init.calculate_gain("relu") == pytest.approx(math.sqrt(2))
+    assert str(init.calculate_gain("linear")) == "1"
     with pytest.raises(ValueError, match="expected one of"):
         init.calculate_gain("rrelu6")
     with pytest.raises(ValueError, match=r"shape \[3\]"):

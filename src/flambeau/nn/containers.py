@@ -111,12 +111,16 @@ class Sequential(Module):
         return iter(self._modules.values())
 
     def __add__(self, other: Any) -> Sequential:
-        if not isinstance(other, Sequential):
-            raise ValueError(f"Sequential + {type(other).__name__}; expected another Sequential")
+        self._fl_addable("+", other)
         return Sequential(*self, *other)
 
     def __iadd__(self, other: Any) -> Sequential:
+        self._fl_addable("+=", other)
         return self.extend(other)
+
+    def _fl_addable(self, sign: str, other: Any) -> None:
+        if not isinstance(other, Sequential):
+            raise ValueError(f"Sequential {sign} {type(other).__name__}; expected another Sequential")
 
     def __mul__(self, times: int) -> Sequential:
         return Sequential(*self._fl_repeated(times))
