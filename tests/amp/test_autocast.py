@@ -514,3 +514,10 @@ def test_types_of_recurrent_layers(kind, packed, of_float32):
             y, state = layer(x)
         assert (y.data if packed else y).dtype == expected
         assert (state[0] if kind == "LSTM" else state).dtype == expected
+
+
+def test_a_bilinear_map_computes_in_the_type_of_its_arguments():
+    x, w = fl.ones(2, 3), fl.ones(4, 3, 3)
+    with fl.autocast("cpu"):
+        assert nn.functional.bilinear(x, x, w).dtype is fl.float32
+        assert nn.functional.bilinear(x.bfloat16(), x.bfloat16(), w.bfloat16()).dtype is fl.bfloat16

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flambeau._C import ShapeError, Tensor, ops
+from flambeau._C import ShapeError, Tensor, is_autocast_enabled, ops
 from flambeau._spelled import spelled
+from flambeau.amp.autocast_mode import autocast
 
 __all__ = ["linear", "bilinear"]
 
@@ -21,6 +22,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     Raises:
         ValueError: the leading shapes differ or the features do not fit the weight.
     """
+    if is_autocast_enabled():  # PyTorch's lists do not have it: it computes in the type of its arguments
+        with autocast("cpu", enabled=False):
+            return bilinear(input1, input2, weight, bias)
     if input1.shape[:-1] != input2.shape[:-1]:
         raise ShapeError(
             f"bilinear: input1 has shape {list(input1.shape)}, input2 {list(input2.shape)}; all "
