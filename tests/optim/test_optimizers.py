@@ -730,3 +730,14 @@ def test_adamw_stays_decoupled_where_an_adams_state_is_loaded():
     after = optim.AdamW([w])
     after.load_state_dict(optim.Adam([w]).state_dict())
     assert after.param_groups[0]["decoupled_weight_decay"] is True
+
+
+def test_a_state_may_hold_anything_under_other_keys():
+    p = fl.ones(1, requires_grad=True)
+    opt = optim.Adam([p])
+    p.grad = fl.ones(1)
+    opt.step()
+    state = opt.state_dict()
+    state["state"]["note"] = 5
+    opt.load_state_dict(state)
+    assert opt.state["note"] == 5 and opt.state[p]["step"].item() == 1

@@ -95,3 +95,12 @@ def test_swalr_goes_from_the_rate_to_its_own(strategy, epochs):
 def test_swalr_refuses(options, message):
     with pytest.raises(ValueError, match=message):
         swa_utils.SWALR(fl.optim.SGD(nn.Linear(2, 1).parameters(), lr=0.1), **options)
+
+
+def test_an_exponential_average_of_counts():
+    net = nn.BatchNorm1d(1)
+    average = swa_utils.AveragedModel(net, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(0.5), use_buffers=True)
+    for count, want in ((10, 10), (20, 15), (30, 22)):
+        net.num_batches_tracked.fill_(count)
+        average.update_parameters(net)
+        assert average.module.num_batches_tracked.item() == want

@@ -251,6 +251,8 @@ class Optimizer:
     def _fl_set_scalars(self) -> None:
         """States may be older than their being tensors, or come from elsewhere."""
         for entries in self.state.values():
+            if not isinstance(entries, dict):  # of no parameter
+                continue
             for name in self._fl_scalars:
                 if name in entries:
                     entries[name] = number_tensor(entries[name])

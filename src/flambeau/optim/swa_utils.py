@@ -40,7 +40,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list[Tensor], list[T
             if _is_averaged(ema):
                 ema.mul_(decay).add_(value, alpha=1 - decay)
             else:
-                ema.copy_(value)
+                ema.copy_(ema * decay + value * (1 - decay))
 
     return average
 
