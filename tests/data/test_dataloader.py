@@ -4,6 +4,7 @@ import gc
 import itertools
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -94,6 +95,25 @@ def test_iterable_dataset(workers):
     loader = DataLoader(Stream(11), batch_size=2, num_workers=workers)
     seen = sorted(x for batch in loader for x in batch.tolist())
     assert seen == list(range(11))
+
+
+class Understated(Stream):
+    def __len__(self):
+        return 2
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("persistent", [False, True])
+def test_more_samples_than_an_iterable_dataset_said(workers, persistent):
+    loader = DataLoader(Understated(4), batch_size=None, num_workers=workers, persistent_workers=persistent and workers > 0)
+    with warnings.catch_warnings():  # nobody asked
+        warnings.simplefilter("error")
+        assert len(list(loader)) == 4
+    assert len(loader) == 2
+    for _ in range(2):  # each pass counts anew
+        with pytest.warns(UserWarning, match="Understated said that its length is 2, but [34] samples have been fetched") as given:
+            assert len(list(loader)) == 4
+        assert len([w for w in given if "said that" in str(w.message)]) == 2
 
 
 def test_iterable_order_goes_round_the_workers():

@@ -79,6 +79,42 @@ def test_several_pipes_of_one():
         list(ten().demux(2, lambda x: 2)[0])
 
 
+def test_copies_for_several_pipes():
+    source = [[1, [2]]]
+    for how, same, inner in ((None, True, True), ("shallow", False, True), ("deep", False, False)):
+        ((a,), (b,)) = map(list, pipes.IterableWrapper(source).fork(2, copy=how))
+        assert a == b == source[0] and (a is b, a[1] is b[1]) == (same, inner)
+    assert list(pipe := ten().fork(1)) == list(range(10)) and isinstance(pipe, pipes.IterableWrapper)
+    with pytest.raises(ValueError, match="fork: copy = 'other'; expected None, 'shallow' or 'deep'"):
+        ten().fork(2, copy="other")
+    for name, make in {"fork": lambda: ten().fork(2, -1), "demux": lambda: ten().demux(2, even, buffer_size=-1)}.items():
+        with pytest.warns(UserWarning, match=f"{name}: buffer_size is below 0"):
+            make()
+
+
+@pytest.mark.parametrize(
+    "make, error, text",
+    [
+        (lambda: ten().map(lambda: 1), ValueError, r"map: <lambda>\(\) is called with 1 arguments"),
+        (lambda: ten().map(even, input_col=[0, 1]), ValueError, r"map: even\(.*\) is called with 2 arguments"),
+        (lambda: ten().map(lambda x, *, y: x), ValueError, "missing a required argument: 'y'"),
+        (lambda: ten().filter(3), TypeError, "filter: the function is a int; expected something to call"),
+        (lambda: SequenceWrapper([1]).map(None), TypeError, "map: the function is a NoneType"),
+        (lambda: ten().concat([1]), TypeError, "concat: argument 1 is a list; expected an IterDataPipe"),
+        (lambda: SequenceWrapper([1]).zip([1]), TypeError, "zip: argument 1 is a list; expected an MapDataPipe"),
+        (lambda: ten().batch(0), AssertionError, "batch: batch_size = 0; expected more than 0"),
+        (lambda: ten().shuffle(buffer_size=0), AssertionError, "shuffle: buffer_size = 0"),
+    ],
+)
+def test_steps_refuse(make, error, text):
+    with pytest.raises(error, match=text):
+        make()
+
+
+def test_functions_with_more_than_they_need():
+    assert list(ten().map(int)) == list(ten().map(lambda x, y=0: x)) == list(ten().map(lambda *xs: xs[0])) == list(range(10))
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_loaders_share_one_order(workers):
     fl.manual_seed(0)

@@ -177,6 +177,7 @@ class DataLoader(Generic[T]):
     ) -> None:
         _check(num_workers, timeout, prefetch_factor, persistent_workers)
         self._fl_iterable = isinstance(dataset, IterableDataset)
+        self._IterableDataset_len_called: int | None = None  # what an IterableDataset said its length is, once it was asked
         self._dataset_kind = int(self._fl_iterable)  # frameworks ask under this name; loaders of packages write it
         self._fl_pipes = isinstance(dataset, (IterDataPipe, MapDataPipe))
         if isinstance(dataset, IterDataPipe):
@@ -329,7 +330,9 @@ class DataLoader(Generic[T]):
     def _get_iterator(self) -> Any:
         """One pass: what `__iter__` returns, for classes that wrap it."""
         seed = self._fl_begin()
-        return _Pass(self, seed) if self.num_workers == 0 else _Iterator(self, seed)
+        if self._IterableDataset_len_called is None and not (self._fl_iterable and self.persistent_workers):  # which may be asked yet
+            return _Pass(self, seed) if self.num_workers == 0 else _Iterator(self, seed)
+        return _CountedPass(self, seed) if self.num_workers == 0 else _CountedIterator(self, seed)
 
     def _fl_begin(self) -> int:
         """The seed of a pass, drawn for any number of workers, so that the random stream does not depend on it."""
@@ -342,7 +345,7 @@ class DataLoader(Generic[T]):
 
     def __len__(self) -> int:
         if self._fl_iterable:
-            n = len(self.dataset)
+            n = self._IterableDataset_len_called = len(self.dataset)
             if self.batch_size is None:
                 return n
             return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
@@ -415,6 +418,47 @@ class _Iterator:
         if isinstance(result, WorkerError):
             result.reraise()
         return result
+
+
+class _Count:
+    """What an IterableDataset said its length is, beside how much a pass has given."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.said, self.given, self.kind = loader._IterableDataset_len_called, 0, type(loader.dataset).__name__
+
+    def add(self) -> None:
+        self.given += 1
+        if self.said is not None and self.given > self.said:
+            warn(
+                f"DataLoader: {self.kind} said that its length is {self.said}, but {self.given} samples have been fetched; with workers, "
+                "each of them reads the whole of it unless it takes its share (get_worker_info)"
+            )
+
+
+class _CountedPass(_Pass):
+    """A pass of a loader that was asked for the length of its IterableDataset."""
+
+    def __init__(self, loader: DataLoader[Any], seed: int) -> None:
+        super().__init__(loader, seed)
+        self._count = _Count(loader)
+
+    def __next__(self) -> Any:
+        batch = super().__next__()
+        self._count.add()
+        return batch
+
+
+class _CountedIterator(_Iterator):
+    """The same with workers."""
+
+    def _begin(self, loader: DataLoader[Any], seed: int) -> None:
+        super()._begin(loader, seed)
+        self._count = _Count(loader)
+
+    def __next__(self) -> Any:
+        batch = super().__next__()
+        self._count.add()
+        return batch
 
 
 def _processors() -> int:

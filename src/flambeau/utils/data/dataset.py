@@ -242,13 +242,13 @@ def random_split(
         counts = [math.floor(n * share) for share in lengths]
         for i in range(n - sum(counts)):
             counts[i % len(counts)] += 1
+        for i, count in enumerate(counts):
+            if count == 0:
+                warn(f"random_split: part {i} of {len(counts)} gets none of the {n} samples")
     else:
         counts = [int(count) for count in lengths]
     if sum(counts) != n or any(count < 0 for count in counts):
         raise ValueError(f"random_split: lengths {list(lengths)} do not sum to the {n} samples")
-    for i, count in enumerate(counts):
-        if count == 0:
-            warn(f"random_split: part {i} of {len(counts)} gets none of the {n} samples")
     order = ops.randperm(n, generator=generator).tolist()
     ends = list(itertools.accumulate(counts))
     return [Subset(dataset, order[end - count : end]) for end, count in zip(ends, counts)]

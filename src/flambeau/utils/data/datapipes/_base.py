@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import random
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
-from flambeau._C import ArgumentError, int64, ops
+from flambeau._C import int64, ops
+from flambeau._errors import AssertedArgumentError
 from flambeau.utils.data._workers import get_worker_info
 from flambeau.utils.data.dataset import Dataset, IterableDataset
 
@@ -161,4 +163,29 @@ def count_of(source: Any, whose: Any) -> int:
 def check_size(name: str, argument: str, value: int) -> None:
     """Refuses what is no number of samples."""
     if value <= 0:
-        raise ArgumentError(f"{name}: {argument} = {value}; expected more than 0")
+        raise AssertedArgumentError(f"{name}: {argument} = {value}; expected more than 0")
+
+
+def check_pipes(name: str, pipes: tuple[Any, ...], kind: type) -> None:
+    """Refuses no pipes, and what is none."""
+    if not pipes:
+        raise ValueError(f"{name}: there are no pipes; expected at least one")
+    for i, pipe in enumerate(pipes):
+        if not isinstance(pipe, kind):
+            raise TypeError(f"{name}: argument {i} is a {type(pipe).__name__}; expected an {kind.__name__} (IterableWrapper makes one)")
+
+
+def check_function(name: str, function: Any, columns: Any = None) -> None:
+    """Refuses what can not be called with as many arguments as there are columns; one where none are named."""
+    if not callable(function):
+        raise TypeError(f"{name}: the function is a {type(function).__name__}; expected something to call")
+    n = len(columns) if isinstance(columns, (list, tuple)) else 1
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of C's
+        return
+    try:
+        signature.bind(*[None] * n)
+    except TypeError as error:
+        called = getattr(function, "__name__", type(function).__name__)
+        raise ValueError(f"{name}: {called}{signature} is called with {n} arguments ({error})") from None

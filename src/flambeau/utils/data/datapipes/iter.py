@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import fnmatch
 import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any
 
+from flambeau._warn import warn
 from flambeau.utils.data._workers import get_worker_info
 from flambeau.utils.data.collate import default_collate
 from flambeau.utils.data.datapipes._base import (
     DataChunk,
     IterDataPipe,
     Shuffled,
+    check_function,
+    check_pipes,
     check_size,
     copied,
     count_of,
@@ -59,6 +63,7 @@ class MapperIterDataPipe(IterDataPipe):
             if len(output_col) > 1:
                 raise ValueError(f"map: output_col = {output_col!r}; expected one column")
             output_col = output_col[0]
+        check_function("map", fn, input_col)
         self.datapipe, self.fn, self.input_col, self.output_col = datapipe, fn, input_col, output_col
 
     def _apply(self, row: Any) -> Any:
@@ -101,6 +106,7 @@ class FilterIterDataPipe(IterDataPipe):
     """The items of which `filter_fn`, of one column or several where they are named, says True."""
 
     def __init__(self, datapipe: Any, filter_fn: Callable[..., bool], input_col: Any = None) -> None:
+        check_function("filter", filter_fn, input_col)
         self.datapipe, self.filter_fn, self.input_col = datapipe, filter_fn, input_col
 
     def __iter__(self) -> Iterator[Any]:
@@ -289,8 +295,7 @@ class ConcaterIterDataPipe(IterDataPipe):
     """One pipe after the other."""
 
     def __init__(self, *datapipes: Any) -> None:
-        if not datapipes:
-            raise ValueError("concat: there are no pipes; expected at least one")
+        check_pipes("concat", datapipes, IterDataPipe)
         self.datapipes = datapipes
 
     def __iter__(self) -> Iterator[Any]:
@@ -306,8 +311,8 @@ class ZipperIterDataPipe(IterDataPipe):
     """Tuples of an item of each pipe, until one of them ends."""
 
     def __init__(self, *datapipes: Any) -> None:
-        if not all(isinstance(pipe, IterDataPipe) for pipe in datapipes):
-            raise TypeError("zip: an argument is no IterDataPipe; wrap it with IterableWrapper")
+        if datapipes:
+            check_pipes("zip", datapipes, IterDataPipe)
         self.datapipes = datapipes
 
     def __iter__(self) -> Iterator[Any]:
@@ -335,8 +340,14 @@ class MultiplexerIterDataPipe(IterDataPipe):
 class _Branches:
     """One iteration over a source for several pipes, with what each of them has not taken yet."""
 
-    def __init__(self, source: Any, count: int, places: Callable[[Any], Iterable[int]], buffer_size: int, name: str) -> None:
+    def __init__(
+        self, source: Any, count: int, places: Callable[[Any], Iterable[int]], buffer_size: int, name: str,
+        copied_by: Callable[[Any], Any] | None = None,
+    ) -> None:  # fmt: skip
+        if buffer_size < 0:
+            warn(f"{name}: buffer_size is below 0, so that any number of items may wait for a branch, as long as there is memory")
         self.source, self.count, self.places, self.buffer_size, self.name = source, count, places, buffer_size, name
+        self.copied_by = copied_by
         self.rows: Iterator[Any] | None = None
         self.held: list[deque[Any]] = []
         self.begun: set[int] = set()
@@ -351,7 +362,7 @@ class _Branches:
             assert self.rows is not None
             row = next(self.rows)  # StopIteration: the branch ends
             for place in self.places(row):
-                self.held[place].append(row)
+                self.held[place].append(row if self.copied_by is None else self.copied_by(row))
             if self.buffer_size >= 0 and sum(map(len, self.held)) > self.buffer_size:
                 raise BufferError(f"{self.name}: more than buffer_size = {self.buffer_size} items wait for a branch; pass -1 for no bound")
         return self.held[branch].popleft()
@@ -376,17 +387,24 @@ class _Branch(IterDataPipe):
         return count_of(self.main_datapipe.source, self)
 
 
+_COPIES: dict[str | None, Callable[[Any], Any] | None] = {None: None, "shallow": copy.copy, "deep": copy.deepcopy}
+
+
 @functional_datapipe("fork")
 class ForkerIterDataPipe(IterDataPipe):
-    """Several pipes with all items each; what one has taken waits for the others in a buffer."""
+    """Several pipes with all items each; what one has taken waits for the others in a buffer.
+
+    They get the same objects, or with `copy` "shallow" or "deep" a copy each. One pipe is the source itself.
+    """
 
     def __new__(cls, datapipe: Any, num_instances: int, buffer_size: int = 1000, copy: str | None = None) -> Any:
         check_size("fork", "num_instances", num_instances)
-        if copy is not None:
-            raise NotImplementedError(f"fork: copy = {copy!r}; expected None: all pipes get the same object")
+        if copy not in _COPIES:
+            raise ValueError(f"fork: copy = {copy!r}; expected None, 'shallow' or 'deep'")
         if num_instances == 1:
-            return [datapipe]
-        main = _Branches(datapipe, num_instances, lambda row: range(num_instances), buffer_size * num_instances, "fork")
+            return datapipe
+        every = range(num_instances)
+        main = _Branches(datapipe, num_instances, lambda row: every, buffer_size * num_instances, "fork", _COPIES[copy])
         return [_Branch(main, i, isinstance(datapipe, Sized)) for i in range(num_instances)]
 
 

@@ -9,6 +9,8 @@ from flambeau.utils.data.datapipes._base import (
     DataChunk,
     MapDataPipe,
     Shuffled,
+    check_function,
+    check_pipes,
     check_size,
     copied,
     functional_datapipe,
@@ -35,6 +37,7 @@ class MapperMapDataPipe(MapDataPipe):
     """`fn` of each item."""
 
     def __init__(self, datapipe: Any, fn: Callable[[Any], Any]) -> None:
+        check_function("map", fn)
         self.datapipe, self.fn = datapipe, fn
 
     def __getitem__(self, index: Any) -> Any:
@@ -67,8 +70,7 @@ class ConcaterMapDataPipe(MapDataPipe):
     """One pipe after the other."""
 
     def __init__(self, *datapipes: Any) -> None:
-        if not datapipes:
-            raise ValueError("concat: there are no pipes; expected at least one")
+        check_pipes("concat", datapipes, MapDataPipe)
         self.datapipes = datapipes
 
     def __getitem__(self, index: int) -> Any:
@@ -88,8 +90,7 @@ class ZipperMapDataPipe(MapDataPipe):
     """Tuples of an item of each pipe."""
 
     def __init__(self, *datapipes: Any) -> None:
-        if not datapipes:
-            raise ValueError("zip: there are no pipes; expected at least one")
+        check_pipes("zip", datapipes, MapDataPipe)
         self.datapipes = datapipes
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
