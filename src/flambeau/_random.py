@@ -72,7 +72,7 @@ def manual_seed(seed: int) -> Generator:
     """
     number = int(seed)
     if not -(2**63) <= number < 2**64:
-        raise ValueError(f"manual_seed: seed = {number}; expected at least -2**63 and less than 2**64")
+        raise ValueError(f"manual_seed: seed = {number}; expected at least -2**63 and less than 2**64 (Overflow when unpacking long long)")
     _C.manual_seed(number)
     return _current()
 

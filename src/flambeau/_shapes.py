@@ -19,7 +19,9 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> _C.Size:
     for shape in shapes:
         sizes = [shape] if isinstance(shape, int) else list(shape)
         if any(n < 0 for n in sizes):
-            raise _C.ShapeError(f"broadcast_shapes: shape {shape} has a size below 0")
+            raise _C.ShapeError(
+                f"broadcast_shapes: shape {shape} has a size below 0 (Attempting to broadcast a dimension with negative length!)"
+            )
         if sizes == out:
             continue
         if len(sizes) > len(out):

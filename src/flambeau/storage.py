@@ -275,11 +275,12 @@ def _rebuild(flat: Tensor) -> UntypedStorage:
 
 def _wrapped(storage: Any, args: Sequence[Any], dtype: Any, device: Any) -> UntypedStorage:
     if not isinstance(storage, UntypedStorage):
-        raise TypeError(f"TypedStorage: wrap_storage is a {type(storage).__name__}; expected an UntypedStorage")
+        raise TypeError(f"TypedStorage: wrap_storage must be UntypedStorage, not {type(storage).__name__}")
     if args or device is not None:
-        raise RuntimeError(f"TypedStorage: wrap_storage together with {'elements' if args else 'a device'}; expected one of them")
+        phrase = "No positional arguments should be given" if args else "Argument 'device' should not be specified"
+        raise RuntimeError(f"TypedStorage: {phrase} together with wrap_storage")
     if dtype is None:
-        raise RuntimeError("TypedStorage: wrap_storage without a dtype; expected one, as bytes have none")
+        raise RuntimeError("TypedStorage: Argument 'dtype' must be specified together with wrap_storage: bytes have none")
     return storage
 
 
@@ -297,20 +298,22 @@ class TypedStorage:
         self, *args: Any, wrap_storage: UntypedStorage | None = None, dtype: Any = None, device: Any = None, _internal: bool = False
     ) -> None:
         if not isinstance(dtype, (_C.dtype, NoneType)):
-            raise TypeError(f"TypedStorage: dtype is a {type(dtype).__name__}; expected an element type")
+            raise TypeError(f"TypedStorage: Argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
         self.dtype = _C.get_default_dtype() if dtype is None else dtype
         if wrap_storage is not None:
             self._untyped_storage = _wrapped(wrap_storage, args, dtype, device)
             return
         if len(args) > 1:
-            raise RuntimeError(f"TypedStorage: {len(args)} arguments that have a place; expected at most one")
+            raise RuntimeError(f"TypedStorage: Too many positional arguments: {len(args)}; expected at most one")
         of: Any = args[0] if args else 0
         if isinstance(of, (list, tuple)):
             self._untyped_storage = untyped_storage(_C.tensor_from(of, self.dtype))
         elif isinstance(of, Integral) and not isinstance(of, bool):
             self._untyped_storage = UntypedStorage(int(of) * self.dtype.itemsize, device=device)
         else:
-            raise TypeError(f"TypedStorage: made of a {type(of).__name__}; expected a number of elements, or a list of their values")
+            kind = type(of).__name__
+            phrase = f"invalid data type '{kind}'" if isinstance(of, Sequence) else f"Argument type not recognized: {kind}"
+            raise TypeError(f"TypedStorage: {phrase}; expected a number of elements, or a list of their values")
 
     @classmethod
     def from_buffer(
@@ -518,7 +521,7 @@ class _StorageKind(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if given := [name for name in ("dtype", "device") if name in kwargs]:
-            raise RuntimeError(f"{cls.__name__}: {given[0]} = {kwargs[given[0]]!r}; expected none: the class says it")
+            raise RuntimeError(f"{cls.__name__}: '{given[0]}' cannot be specified: the class says it")
         return TypedStorage(*args, dtype=cls.dtype, **kwargs)
 
     def from_buffer(cls, buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0) -> TypedStorage:

@@ -60,7 +60,7 @@ def test_gradcheck_finds_a_backward_that_does_not_multiply():
 
 
 def test_gradcheck_finds_gradients_of_another_layout():
-    with pytest.raises(RuntimeError, match=r"layout flambeau.sparse_coo by input\[0\], which is flambeau.strided"):
+    with pytest.raises(RuntimeError, match=r"grad is incorrect layout by input\[0\]: flambeau.sparse_coo, where the input is flambeau.strided"):
         fl.autograd.gradcheck(identity(lambda ctx, g: g.to_sparse()), (leaf(0.5),))
 
 

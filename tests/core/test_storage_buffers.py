@@ -82,16 +82,16 @@ def test_elements_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
-        (lambda: fl.FloatStorage(dtype=fl.float32), RuntimeError, "FloatStorage: dtype = .*expected none: the class says it"),
-        (lambda: fl.FloatStorage(device="cpu"), RuntimeError, "FloatStorage: device = 'cpu'; expected none"),
-        (lambda: fl.FloatStorage(0, 0), RuntimeError, "2 arguments that have a place; expected at most one"),
-        (lambda: fl.FloatStorage("text"), TypeError, "made of a str; expected a number of elements, or a list"),
-        (lambda: fl.FloatStorage(fl.ones(1)), TypeError, "made of a Tensor; expected"),
-        (lambda: fl.FloatStorage(wrap_storage=fl.FloatStorage(1)), TypeError, "wrap_storage is a TypedStorage; expected an UntypedStorage"),
-        (lambda: fl.FloatStorage(1, wrap_storage=fl.UntypedStorage(4)), RuntimeError, "together with elements"),
-        (lambda: fl.TypedStorage(wrap_storage=fl.UntypedStorage(4)), RuntimeError, "wrap_storage without a dtype"),
-        (lambda: fl.TypedStorage(wrap_storage=fl.UntypedStorage(4), dtype=0), TypeError, "dtype is a int; expected an element type"),
-        (lambda: fl.TypedStorage(wrap_storage=fl.UntypedStorage(4), dtype=fl.int8, device="cpu"), RuntimeError, "together with a device"),
+        (lambda: fl.FloatStorage(dtype=fl.float32), RuntimeError, "FloatStorage: 'dtype' cannot be specified"),
+        (lambda: fl.FloatStorage(device="cpu"), RuntimeError, "FloatStorage: 'device' cannot be specified"),
+        (lambda: fl.FloatStorage(0, 0), RuntimeError, "Too many positional arguments: 2; expected at most one"),
+        (lambda: fl.FloatStorage("text"), TypeError, "invalid data type 'str'; expected a number of elements, or a list"),
+        (lambda: fl.FloatStorage(fl.ones(1)), TypeError, "Argument type not recognized: Tensor; expected"),
+        (lambda: fl.FloatStorage(wrap_storage=fl.FloatStorage(1)), TypeError, "wrap_storage must be UntypedStorage, not TypedStorage"),
+        (lambda: fl.FloatStorage(1, wrap_storage=fl.UntypedStorage(4)), RuntimeError, "No positional arguments should be given together with wrap_storage"),
+        (lambda: fl.TypedStorage(wrap_storage=fl.UntypedStorage(4)), RuntimeError, "Argument 'dtype' must be specified together with wrap_storage"),
+        (lambda: fl.TypedStorage(wrap_storage=fl.UntypedStorage(4), dtype=0), TypeError, "Argument 'dtype' must be torch.dtype, not int"),
+        (lambda: fl.TypedStorage(wrap_storage=fl.UntypedStorage(4), dtype=fl.int8, device="cpu"), RuntimeError, "Argument 'device' should not be specified"),
     ],
 )
 def test_what_no_storage_is_made_of(make, error, text):

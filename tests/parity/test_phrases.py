@@ -41,7 +41,70 @@ PHRASES = {
     "T.nn.Linear(1, 1, bias=False).load_state_dict({'weight': T.ones(1, 1), 'x': T.ones(1)})": 'Unexpected key(s) in state_dict: "x"',
     "T.nn.Linear(1, 1, bias=False).load_state_dict({'weight': T.ones(2, 1)})": "size mismatch for weight",
     "T.empty(10**15)": "DefaultCPUAllocator: can't allocate memory",
+    "T.autograd.grad(T.ones(1, requires_grad=True) * 2, [])": "cannot be empty",
+    "T.autograd.backward(T.ones(1, requires_grad=True) * 2, inputs=[])": "cannot be empty",
+    "unused_and_made(T)": "Expected allow_unused to be True or not passed when",
+    "T.autograd.Function.apply(T.ones(1))": "ou must implement the forward function",
+    "function(T).apply(T.ones(1, requires_grad=True)).backward()": "ou must implement either the backward or vjp method",
+    "function(T, backward=same, vjp=same).apply(T.ones(1, requires_grad=True)).backward()": "Implementing both 'backward' and 'vjp'",
+    "function(T, backward=same)()(T.ones(1))": "Legacy autograd function with non-static forward method is deprecated",
+    "function(T, forward=dirty, backward=same).apply(T.ones(1, requires_grad=True).clone())": "Some elements marked as dirty during the forward",
+    "T.autograd.gradcheck(function(T, backward=twice_that).apply, leaf(T))": "Jacobian mismatch for output 0 with respect to input 0",
+    "T.autograd.gradcheck(function(T, backward=and_more).apply, leaf(T), atol=0.1)": "backward not multiplied by grad_output",
+    "T.autograd.gradcheck(function(T, backward=sparse).apply, leaf(T))": "grad is incorrect layout",
+    "T.autograd.gradcheck(function(T, backward=drifting).apply, leaf(T))": "Backward is not reentrant",
+    "T.autograd.gradcheck(T.sin, T.ones(1))": "at least one input tensor to require gradient",
+    "T.autograd.gradcheck(T.sin, leaf(T), check_backward_ad=False)": "Expected at least one of check_forward_ad",
+    "T.utils.checkpoint.checkpoint(T.sin, leaf(T), use_reentrant=True, foo=1)": "Unexpected keyword arguments",
+    "T.utils.checkpoint.checkpoint(T.sin, leaf(T), use_reentrant=False, determinism_check='x')": "determinism_check should be one of",
+    "T.broadcast_shapes((-1,))": "Attempting to broadcast a dimension with negative length!",
+    "T.manual_seed(2**64)": "Overflow when unpacking long long",
+    "T.FloatStorage(device='cpu')": "'device' cannot be specified",
+    "T.FloatStorage(0, 0)": "Too many positional arguments",
+    "T.FloatStorage('text')": "invalid data type 'str'",
+    "T.FloatStorage(T.ones(1))": "Argument type not recognized",
+    "T.TypedStorage(wrap_storage=T.UntypedStorage(4))": "Argument 'dtype' must be specified",
 }
+
+
+def function(T, **methods):
+    methods.setdefault("forward", lambda ctx, x: x.clone())
+    return type("Mine", (T.autograd.Function,), {name: staticmethod(method) for name, method in methods.items()})
+
+
+def leaf(T):
+    return T.ones(2, dtype=T.float64, requires_grad=True)
+
+
+def same(ctx, g):
+    return g
+
+
+def twice_that(ctx, g):
+    return g * 2
+
+
+def and_more(ctx, g):
+    return g + 1e-2
+
+
+def sparse(ctx, g):
+    return g.to_sparse()
+
+
+def drifting(ctx, g, calls=[0]):  # noqa: B006
+    calls[0] += 1
+    return g * (1 + 1e-9 * calls[0])
+
+
+def dirty(ctx, x):
+    ctx.mark_dirty(x.add_(1))
+    return x.clone()
+
+
+def unused_and_made(T):
+    x = T.ones(1, requires_grad=True)
+    T.autograd.grad(x * 2, x, allow_unused=False, materialize_grads=True)
 
 
 def twice(T):
@@ -59,11 +122,12 @@ def overwritten(T):
 def text_of(statement, T):
     import copy
 
-    with pytest.raises((RuntimeError, IndexError, TypeError, ValueError)) as caught:
-        eval(statement, {"T": T, "twice": twice, "overwritten": overwritten, "copy": copy})
+    with pytest.raises((RuntimeError, IndexError, TypeError, ValueError, AssertionError)) as caught:
+        eval(statement, {**globals(), "T": T, "copy": copy})
     return str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize(("statement", "phrase"), PHRASES.items(), ids=list(PHRASES))
 def test_phrase(statement, phrase):
     for library in (torch, flambeau):

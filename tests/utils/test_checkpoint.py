@@ -190,7 +190,7 @@ def test_a_second_run_that_gives_something_else_is_refused():
 
 
 def test_an_unknown_determinism_check_is_refused():
-    with pytest.raises(ValueError, match="determinism_check = 'all'; expected 'default' or 'none'"):
+    with pytest.raises(ValueError, match="determinism_check should be one of 'default' and 'none', but is 'all'"):
         checkpoint(fl.sin, fl.ones(1, requires_grad=True), use_reentrant=False, determinism_check="all")
 
 

@@ -52,7 +52,9 @@ def backward(
     if inputs is not None:
         wanted = tensors_of(list(inputs.values()) if isinstance(inputs, dict) else inputs, "backward", "inputs")
         if not wanted:
-            raise _C.ArgumentError("backward: inputs is empty; expected at least one tensor, or None for all leaves")
+            raise _C.ArgumentError(
+                "backward: inputs is empty; expected at least one tensor, or None for all leaves (`inputs` cannot be empty)"
+            )
     else:
         wanted = []
     retain = create_graph if retain_graph is None else retain_graph
@@ -125,10 +127,12 @@ def grad(
         return _batched(once, grad_outputs, create_graph if retain_graph is None else retain_graph)
     unused = materialize_grads if allow_unused is None else allow_unused
     if materialize_grads and not unused:
-        raise ValueError("grad: materialize_grads=True needs allow_unused to be True or left out")
+        raise ValueError("grad: Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False")
     roots, wanted = tensors_of(outputs, "grad", "outputs"), tensors_of(inputs, "grad", "inputs")
     if not wanted:
-        raise _C.AutogradError("grad: inputs is empty; expected at least one tensor (backward() fills the .grad of all leaves)")
+        raise _C.AutogradError(
+            "grad: inputs is empty; expected at least one tensor (`inputs` cannot be empty); backward() fills the .grad of all leaves"
+        )
     grads = [None] * len(roots) if grad_outputs is None else tensors_of(grad_outputs, "grad", "grad_outputs")
     retain = create_graph if retain_graph is None else retain_graph
     if any(hasattr(type(g), "_parts") for g in grads):

@@ -103,7 +103,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         raise _C.DTypeError(f"make_dual: tensor is {dtype}, tangent {other}; expected floating point types, or complex ones")
     if shape_of(tensor) != shape_of(tangent):
         shapes = f"tensor has shape {list(shape_of(tensor))}, tangent {list(shape_of(tangent))}"
-        raise _C.ShapeError(f"make_dual: {shapes}; expected equal shapes")
+        raise _C.ShapeError(f"make_dual: {shapes}; expected equal shapes (Trying to set a forward gradient that has a different size)")
     if found.holds(tensor):
         raise RuntimeError("make_dual: tensor has a tangent in this level; pass its primal (unpack_dual)")
     return found.dual(tensor.view_as(tensor), tangent if other is dtype else tangent.to(dtype))

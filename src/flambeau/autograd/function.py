@@ -137,12 +137,15 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("Function: a subclass has to define the static method forward")
+        raise NotImplementedError("Function: a subclass has to define the static method forward (you must implement the forward function)")
 
     @staticmethod
     def backward(*args: Any, **kwargs: Any) -> Any:
         name = args[0]._fl_function.__name__ if args and isinstance(args[0], FunctionCtx) else "Function"
-        raise NotImplementedError(f"{name}: no backward to differentiate by; define the static method backward(ctx, *grad_outputs)")
+        raise NotImplementedError(
+            f"{name}: no backward to differentiate by; define the static method backward(ctx, *grad_outputs) "
+            "(you must implement either the backward or vjp method)"
+        )
 
     vjp = backward  # another name of it
 
@@ -162,7 +165,10 @@ class Function:
         if cls.vjp is Function.vjp:
             return cls.backward
         if cls.backward is not Function.backward:
-            raise _C.AutogradError(f"{cls.__name__}: it has both backward and vjp, which are names of the same; expected one of them")
+            raise _C.AutogradError(
+                f"{cls.__name__}: it has both backward and vjp, which are names of the same; expected one of them "
+                "(Implementing both 'backward' and 'vjp' for a custom Function is not allowed)"
+            )
         return cls.vjp
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -171,7 +177,10 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = type(self).__name__
-        raise _C.AutogradError(f"{name}: a Function is not called; use {name}.apply(...), without making an object")
+        raise _C.AutogradError(
+            f"{name}: a Function is not called; use {name}.apply(...), without making an object "
+            "(Legacy autograd function with non-static forward method is deprecated)"
+        )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
@@ -264,7 +273,8 @@ class Function:
         # An input that is handed through unchanged needs an identity of its own.
         dirty = ctx._fl_dirty
         if dirty and not all(any(d is t for t in tensors) for d in dirty):
-            warn(f"{cls.__name__}: forward marks a tensor as dirty that is none of its inputs; only inputs that were written in place are")
+            phrase = "ctx.mark_dirty() received a tensor that was not an input"
+            warn(f"{cls.__name__}: forward marks a tensor as dirty that is none of its inputs ({phrase})")
         for i, out in enumerate(outputs):
             same = isinstance(out, Tensor) and any(out is t for t in tensors)
             if same and not any(out is d for d in dirty):
@@ -278,7 +288,8 @@ class Function:
                 if not any(out is d for out in outputs):
                     raise _C.AutogradError(
                         f"{cls.__name__}: forward marks a tensor of shape {list(d.shape)} as dirty and does not return it; "
-                        "return what was written in place"
+                        "return what was written in place (Some elements marked as dirty during the forward method were not returned as "
+                        "output.)"
                     )
                 if d.requires_grad and d.is_leaf:
                     raise _C.AutogradError(

@@ -121,11 +121,11 @@ def gradcheck(
         True
     """
     if not check_backward_ad and not check_forward_ad:
-        raise AssertionError("gradcheck: check_backward_ad = False, check_forward_ad = False; expected one of them to be True")
+        raise AssertionError("gradcheck: Expected at least one of check_forward_ad and check_backward_ad to be True")
     every = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     wanted = [x for x in every if isinstance(x, Tensor) and x.requires_grad]
     if not wanted:
-        raise ValueError("gradcheck: no input requires grad; expected at least one")
+        raise ValueError("gradcheck: no input requires grad; it expects at least one input tensor to require gradient")
     for k, x in enumerate(every):
         if isinstance(x, Tensor) and x.requires_grad and x.dtype not in (_C.float64, _C.complex128):
             dtype = "complex128" if x.is_complex() else "float64"
@@ -133,10 +133,12 @@ def gradcheck(
             break
     differences = [_numeric(func, every, x, eps) for x in wanted]
     outputs = _outputs(func, every)  # whose graph is made once nothing is moved any more
-    if check_backward_ad and (kind := _wrong_kind(every, wanted, outputs)):
-        if not raise_exception:
-            return False
-        raise GradcheckError(f"gradcheck: {kind}")
+    at_zero = _at_zero(wanted, outputs) if check_backward_ad else [None] * len(wanted)
+    for k, (x, g) in enumerate(zip(wanted, at_zero)):
+        if g is not None and is_sparse(g) != is_sparse(x):
+            if not raise_exception:
+                return False
+            raise GradcheckError(f"gradcheck: grad is incorrect layout by input[{k}]: {g.layout}, where the input is {x.layout}")
     for k, (x, numeric) in enumerate(zip(wanted, differences)):
         places = [i for i in _indices(_elements(x).shape) for _ in _parts(x)]
         for way, rows in (("backward", _backward_rows), ("forward mode", _forward_rows)):
@@ -148,18 +150,29 @@ def gradcheck(
                     if not raise_exception:
                         return False
                     raise GradcheckError(
-                        f"gradcheck: backward of output[{j}] gives {got} and then {second} by the same element of input[{k}] "
-                        f"(nondet_tol {nondet_tol}); expected the same numbers of each call"
+                        f"gradcheck: Backward is not reentrant: of output[{j}] it gives {got} and then {second} by the same element of "
+                        f"input[{k}] (nondet_tol {nondet_tol}); expected the same numbers of each call"
                     )
                 expected = numeric[b][j][a]
                 if abs(got - expected) > atol + rtol * abs(expected) or (got != got) != (expected != expected):
                     if not raise_exception:
                         return False
                     index = [i for i in _indices(outputs[j].shape) for _ in _parts(outputs[j])][a]
+                    phrase = "Jacobian mismatch" if way == "backward" else "Jacobian computed with forward mode mismatch"
                     raise GradcheckError(
-                        f"gradcheck: d output[{j}]{list(index)} / d input[{k}]{list(places[b])}: {way} gives {got}, "
+                        f"gradcheck: {phrase} for output {j} with respect to input {k}: "
+                        f"d output[{j}]{list(index)} / d input[{k}]{list(places[b])}: {way} gives {got}, "
                         f"finite differences {expected} (atol {atol}, rtol {rtol})"
+                        + ("" if outputs[j].requires_grad else " (Numerical gradient for function expected to be zero)")
                     )
+    for k, g in enumerate(at_zero):
+        if g is not None and bool((_elements(g.detach()).abs() > 0).any()):
+            if not raise_exception:
+                return False
+            raise GradcheckError(
+                f"gradcheck: backward gives a gradient by input[{k}] that is not 0 where those of all outputs are; "
+                "it has to multiply by them (backward not multiplied by grad_output)"
+            )
     wrong = check_batched_grad and _wrong_batch("backward", func, every, wanted, atol, rtol)
     wrong = wrong or (check_batched_forward_grad and _wrong_batch("forward mode", func, every, wanted, atol, rtol))
     if wrong and raise_exception:
@@ -171,17 +184,12 @@ def _same(a: float, b: float, tolerance: float) -> bool:
     return a == b or abs(a - b) <= tolerance or (a != a and b != b)
 
 
-def _wrong_kind(inputs: Sequence[Any], wanted: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
-    """What is wrong with gradients whatever their numbers: of another layout than the input, or not 0 where those of the outputs are."""
+def _at_zero(wanted: Sequence[Tensor], outputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
+    """The gradients where those of all outputs are 0."""
     seen = [y for y in outputs if y.requires_grad]
-    found = grad(seen, wanted, [flambeau.zeros_like(y) for y in seen], retain_graph=True, allow_unused=True) if seen else ()
-    for x, g in zip(wanted, found):
-        k = next(k for k, other in enumerate(inputs) if other is x)
-        if g is not None and is_sparse(g) != is_sparse(x):
-            return f"backward gives a gradient of layout {g.layout} by input[{k}], which is {x.layout}"
-        if g is not None and bool((_elements(g.detach()).abs() > 0).any()):
-            return f"backward gives a gradient by input[{k}] that is not 0 where those of all outputs are; it has to multiply by them"
-    return ""
+    if not seen:
+        return [None] * len(wanted)
+    return grad(seen, wanted, [flambeau.zeros_like(y) for y in seen], retain_graph=True, allow_unused=True)
 
 
 def _wrong_batch(way: str, func: Any, inputs: Sequence[Any], wanted: Sequence[Tensor], atol: float, rtol: float) -> str:

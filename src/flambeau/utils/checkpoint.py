@@ -392,12 +392,13 @@ def checkpoint(
         flambeau.Size([64, 4])
     """
     if use_reentrant and kwargs:
-        raise ValueError(f"checkpoint: use_reentrant = True with {', '.join(kwargs)}; pass use_reentrant=False")
+        given = ", ".join(kwargs)
+        raise ValueError(f"checkpoint: use_reentrant = True with {given}; pass use_reentrant=False (Unexpected keyword arguments)")
     if use_reentrant in (None, True) and (context_fn is not noop_context_fn or debug):
         given = "debug = True" if context_fn is noop_context_fn else "a context_fn"
         raise ValueError(f"checkpoint: use_reentrant = {use_reentrant} with {given}; pass use_reentrant=False")
     if determinism_check not in ("default", "none"):
-        raise ValueError(f"checkpoint: determinism_check = {determinism_check!r}; expected 'default' or 'none'")
+        raise ValueError(f"checkpoint: determinism_check should be one of 'default' and 'none', but is {determinism_check!r}")
     talks = debug if _debug is None else _debug
     if talks and context_fn is not noop_context_fn:
         raise ValueError("checkpoint: debug = True with a context_fn; expected one of them")
