@@ -154,6 +154,8 @@ REFUSED = [
     (lambda: fl.fft.irfft(fl.ones(1)), ValueError, "irfft: 0 points"),
     (lambda: fl.fft.fft([1.0]), TypeError, "input is a list"),
     (lambda: fl.fft.fftfreq(0), ValueError, "at least 1 point"),
+    (lambda: fl.fft.fftfreq(4, dtype=fl.int32), fl.DTypeError, "fftfreq: dtype = .*int32; expected a floating point"),
+    (lambda: fl.fft.rfftfreq(4, dtype=fl.int32), fl.DTypeError, "rfftfreq: dtype = .*int32; expected a floating point"),
 ]
 
 

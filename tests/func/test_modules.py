@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 from support.compare import assert_near
 
@@ -98,3 +100,22 @@ def test_stacked_state():
 def test_models_that_do_not_stack(models, error, text):
     with pytest.raises(error, match=text):
         stack_module_state(models)
+
+
+def test_a_buffer_that_the_call_replaces_is_in_the_dict_afterwards():
+    """As in PyTorch: what `self.count = self.count + 1` makes is not lost, and the module's own buffer stays."""
+
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", fl.zeros(1))
+
+        def forward(self, x):
+            self.count = self.count + x
+            return self.count
+
+    net, one, several = Counts(), {"count": fl.ones(1)}, {"count": fl.ones(1)}
+    assert functional_call(net, one, fl.tensor([2.0])).item() == 3.0
+    functional_call(net, (several,), fl.tensor([2.0]))
+    functional_call(net, types.MappingProxyType(several), fl.tensor([2.0]))
+    assert (one["count"].item(), several["count"].item(), net.count.item()) == (3.0, 1.0, 0.0)

@@ -421,6 +421,26 @@ class BatchedCube(Cube):
         return BatchedCube.apply(x), in_dims[0]
 
 
+WRONG_RULES = {
+    "one value": (lambda x: x, "returned a Tensor; expected two"),
+    "three values": (lambda x: (x, x, 0), "returned 3 values; expected two"),
+    "other out_dims": (lambda x: (x, (None, 0)), r"Ruled.vmap: out_dims = \(None, 0\) does not fit"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_RULES)
+def test_what_a_custom_rule_has_to_return(name):
+    rule, text = WRONG_RULES[name]
+
+    class Ruled(Cube):
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return rule(x)
+
+    with pytest.raises(RuntimeError, match=text):
+        vmap(Ruled.apply)(fl.ones(2, 3))
+
+
 @pytest.mark.parametrize("kind", [Cube, BatchedCube])
 @pytest.mark.filterwarnings("ignore:vmap. there is no batching rule")
 def test_custom_functions(kind):

@@ -19,7 +19,10 @@ def _checked(op: str, n: int, dtype: Any, out: Tensor | None) -> Any:
         raise _C.ArgumentError(f"{op}: n = {n}; expected at least 1 point")
     if dtype is None and isinstance(out, Tensor) and out.is_floating_point():
         return out.dtype
-    return _C.get_default_dtype() if dtype is None else element_type(dtype)
+    kind = _C.get_default_dtype() if dtype is None else element_type(dtype)
+    if not (kind.is_floating_point or kind.is_complex):
+        raise _C.DTypeError(f"{op}: dtype = {kind}; expected a floating point or complex type")
+    return kind
 
 
 def fftfreq(

@@ -36,11 +36,11 @@ def apply_wrapped(function: Any, args: Sequence[Any]) -> Any:
     if function.vmap is not Function.vmap:
         if function.generate_vmap_rule:
             raise AutogradError(f"{function.__name__}: it has a vmap and generate_vmap_rule = True; expected one of them")
-        return _by_own_rule(level, function.vmap, args)
+        return _by_own_rule(level, function.__name__, function.vmap, args)
     if function.generate_vmap_rule and hasattr(function, "setup_context"):
         from flambeau.func._generated import generated
 
-        return _by_own_rule(level, generated(function), args)
+        return _by_own_rule(level, function.__name__, generated(function), args)
     return level.loop(function.__name__, args, {}, call=function.apply)
 
 
@@ -102,10 +102,17 @@ def _tangents_of(ctx: FunctionCtx, name: str, tangents: Sequence[Any], outs: Seq
     return [None if any(y is f for f in fixed) else t for y, t in zip(outs, found, strict=True)]
 
 
-def _by_own_rule(level: BatchLevel, rule: Any, args: Sequence[Any]) -> Any:
+def _by_own_rule(level: BatchLevel, name: str, rule: Any, args: Sequence[Any]) -> Any:
     in_dims = tuple(0 if level.holds(a) else None for a in args)
     values = replaced(args, lambda x: x._value if level.holds(x) else x)
-    output, out_dims = rule(VmapInfo(level.size, level.randomness), in_dims, *values)
+    made = rule(VmapInfo(level.size, level.randomness), in_dims, *values)
+    if not isinstance(made, tuple) or len(made) != 2:
+        got = f"{len(made)} values" if isinstance(made, tuple) else f"a {type(made).__name__}"
+        raise AutogradError(f"{name}: its vmap returned {got}; expected two, the output and its out_dims")
+    output, out_dims = made
     leaves, build = flatten(output)
-    dims = spread("vmap", "out_dims", out_dims, output)
+    try:
+        dims = spread(f"{name}.vmap", "out_dims", out_dims, output)
+    except ValueError as error:
+        raise AutogradError(str(error)) from None
     return build([batch_result(level, y, d) if isinstance(y, Tensor) else y for y, d in zip(leaves, dims, strict=True)])

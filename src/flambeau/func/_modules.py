@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from flambeau._C import ArgumentError, Tensor, graph, ops
@@ -30,7 +30,8 @@ def functional_call(
 
     Args:
         parameter_and_buffer_dicts: path -> tensor, or several such dicts. A name that a module on the way does not have is an
-            attribute of it during the call.
+            attribute of it during the call. A buffer that the call puts another tensor in the place of (`self.count = self.count + 1`)
+            is that tensor in the dict afterwards, where there is one dict.
         args: the call's positional arguments: a tuple, or the only one.
         tie_weights: a parameter that the module has under several paths is replaced under all of them.
         strict: every parameter and buffer has to be given, and nothing else.
@@ -48,18 +49,20 @@ def functional_call(
     """
     if not isinstance(module, Module):
         raise TypeError(f"functional_call: module is a {type(module).__name__}; expected a Module")
-    given: dict[str, Tensor] = {}
+    given: Tensors = {}
     one_or_more = parameter_and_buffer_dicts
     if not isinstance(one_or_more, (Mapping, tuple, list)):
         kind = type(one_or_more).__name__
         raise RefusedTypeError(f"functional_call: parameter_and_buffer_dicts is a {kind}; expected a dict of tensors, or several")
-    for i, tensors in enumerate([one_or_more] if isinstance(one_or_more, Mapping) else one_or_more):
+    if isinstance(one_or_more, Mapping):
+        given, one_or_more = one_or_more, ()
+    for i, tensors in enumerate(one_or_more):
         if not isinstance(tensors, Mapping):
             kind = type(tensors).__name__
             raise RefusedTypeError(f"functional_call: parameter_and_buffer_dicts[{i}] is a {kind}; expected a dict of tensors")
         if twice := sorted(given.keys() & tensors.keys()):
             raise ValueError(f"functional_call: '{twice[0]}' is in two of the dicts; expected each path once")
-        given.update(tensors)
+        given = {**given, **tensors}
     positional = () if args is None else args if isinstance(args, tuple) else (args,)
     with _reparametrize_module(module, given, tie_weights, strict):
         return module(*positional, **(kwargs or {}))
@@ -135,6 +138,9 @@ def _reparametrize_module(
                 table, key = places[path]
                 table[key] = tensor
         yield
+        for path, (table, key) in places.items() if isinstance(given, MutableMapping) else ():
+            if path in given and table.get(key) is not given[path] and isinstance(table.get(key), Tensor):
+                given[path] = table[key]  # the call made it another one
     finally:
         collections.deque(undone, maxlen=0)
 
