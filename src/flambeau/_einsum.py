@@ -269,7 +269,11 @@ def _summation(equation: str, shapes: tuple[_Shape, ...]) -> _Plan:
     left, arrow, out = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes):
-        raise _C.ArgumentError(f"einsum: '{equation}' names {len(terms)} operands, but {len(shapes)} were given")
+        kind = "more" if len(shapes) > len(terms) else "fewer"
+        raise _C.ArgumentError(
+            f"einsum: '{equation}' names {len(terms)} operands, but {len(shapes)} were given "
+            f"({kind} operands were provided than specified in the equation)"
+        )
     dots = 0
     parsed: list[list[str]] = []
     for term, shape in zip(terms, shapes, strict=True):
@@ -291,7 +295,9 @@ def _summation(equation: str, shapes: tuple[_Shape, ...]) -> _Plan:
     known = {c for term in parsed for c in term}
     for c in result:
         if c not in known or result.count(c) > 1:
-            raise _C.ArgumentError(f"einsum: output label '{c}' of '{equation}' is repeated or in no operand")
+            twice = result.count(c) > 1
+            phrase = "appears more than once in the output" if twice else "does not appear in the equation for any input operand"
+            raise _C.ArgumentError(f"einsum: output subscript {c} {phrase}: '{equation}'")
 
     plan = _Plan(shapes, parsed)
     size: dict[str, int] = {}

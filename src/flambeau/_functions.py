@@ -243,6 +243,8 @@ def block_diag(*tensors: Tensor) -> Tensor:
     for i, t in enumerate(tensors):
         if not isinstance(t, Tensor):
             raise TypeError(f"block_diag: tensors[{i}] is a {type(t).__name__}; expected a Tensor (block_diag(*tensors) for a list)")
+        if t.ndim > 2:
+            raise _C.ShapeError(f"block_diag: tensors[{i}] has shape {list(t.shape)} (Input tensors must have 2 or fewer dimensions)")
     if not tensors:
         return ops.zeros((1, 0))
     parts = atleast_2d(list(tensors))

@@ -23,7 +23,10 @@ def _listed(op: str, what: str, value: Any) -> tuple[Tensors, bool]:
     items = value if many else (value,)
     for i, item in enumerate(items):
         if not isinstance(item, Tensor):
-            raise TypeError(f"{op}: {what}[{i}] is a {type(item).__name__}; expected a Tensor or a tuple of Tensors")
+            whose = "outputs of the user-provided function" if what == "outputs" else what
+            raise TypeError(
+                f"{op}: {what}[{i}] is a {type(item).__name__} (The {whose} given to {op} must be either a Tensor or a tuple of Tensors)"
+            )
     return items, many
 
 
@@ -42,14 +45,14 @@ def _directions(op: str, v: Any, like: Tensors, many: bool) -> Tensors:
     """v, or ones where it may be left out."""
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
-            raise RuntimeError(f"{op}: v is missing; only for a single tensor of one element it may be left out")
+            raise RuntimeError(f"{op}: The vector v can only be None if there is a single tensor of one element to give it")
         return (ops.ones_like(like[0]),)
     given, _ = _listed(op, "v", v)
     if len(given) != len(like):
         raise RuntimeError(f"{op}: v has {len(given)} tensors; expected {len(like)}")
     for i, (a, b) in enumerate(zip(given, like, strict=True)):
         if a.shape != b.shape:
-            raise RuntimeError(f"{op}: v[{i}] has shape {list(a.shape)}; expected {list(b.shape)}")
+            raise RuntimeError(f"{op}: v has invalid size: should be {b.shape} but got {a.shape} (v[{i}])")
     return tuple(x.detach() if not x.requires_grad else x for x in given)
 
 
@@ -64,7 +67,10 @@ def _gradients(
     if strict:
         for i, g in enumerate(found):
             if g is None:
-                raise RuntimeError(f"{op}: the outputs do not depend on inputs[{i}], which strict=True refuses")
+                raise RuntimeError(
+                    f"{op}: the outputs do not depend on inputs[{i}], which strict=True refuses "
+                    f"(the user-provided function is independent of input {i})"
+                )
             if create_graph and not g.requires_grad:
                 raise RuntimeError(f"{op}: the result does not depend on inputs[{i}], which strict=True refuses")
     return tuple(ops.zeros_like(x) if g is None else g for g, x in zip(found, inputs, strict=True))
@@ -80,7 +86,10 @@ def _called(op: str, func: Callable[..., Any], inputs: Tensors, strict: bool) ->
     if strict:
         for i, y in enumerate(outputs):
             if not y.requires_grad:
-                raise RuntimeError(f"{op}: outputs[{i}] does not depend on the inputs, which strict=True refuses")
+                raise RuntimeError(
+                    f"{op}: outputs[{i}] does not depend on the inputs, which strict=True refuses "
+                    f"(Output {i} of the user-provided function does not require gradients)"
+                )
     return outputs, many
 
 
@@ -242,9 +251,11 @@ def _scalar(op: str, func: Callable[..., Any]) -> Callable[..., Tensor]:
     def checked(*inputs: Tensor) -> Tensor:
         y = func(*inputs)
         if not isinstance(y, Tensor):
-            raise RefusedTypeError(f"{op}: func returned a {type(y).__name__}; expected a Tensor of one element")
+            kind = type(y).__name__
+            raise RefusedTypeError(f"{op}: func returned a {kind} (The function given to {op} should return a single Tensor of one element)")
         if y.numel() != 1:
-            raise RuntimeError(f"{op}: func returned a tensor of shape {list(y.shape)}; expected one element")
+            shape = list(y.shape)
+            raise RuntimeError(f"{op}: func returned a tensor of shape {shape} (the function given to {op} should contain a single element)")
         return y
 
     return checked
