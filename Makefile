@@ -2,7 +2,7 @@
 # clang >= 14) and make; the rest is installed into $(VENV).
 #
 #   make demo      train a small network on handwritten digits
-#   make test      build, then the whole test suite
+#   make test      build, then the tests; without those that take long, which are: make slow
 #   make dev       editable build; run it again after a change of C++ or of the op table
 #   make variants  parts of the suite as on other machines: AVX2 alone, no AVX, eight threads, one, no deferred layout, recorded
 #   make fuzz      random calls in child processes: CALLS=100000 SEED=0 FUZZ="--replay 17"; fuzz-asan: under sanitizers
@@ -63,7 +63,7 @@ CXX_SOURCES := CMakeLists.txt $(shell find csrc ops cmake tools/opgen -type f -n
 BEGIN = @mkdir -p $(@D) && touch $@.begun
 DONE  = @mv -f $@.begun $@
 
-.PHONY: demo test large variants dev fuzz fuzz-files fuzz-asan parity packages bench lint types stubs docs core plain asan tsan wheel wheels installs clean help
+.PHONY: demo test slow large variants dev fuzz fuzz-files fuzz-asan parity packages bench lint types stubs docs core plain asan tsan wheel wheels installs clean help
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -103,8 +103,14 @@ dev: $(VENV)/.built
 demo: $(VENV)/.built
 	$(BIN)/flambeau demo --out build
 
+# Which tests: not those that take long, mostly since they start processes. MARKS="not large" takes all.
+MARKS ?= not large and not slow
+
 test: $(VENV)/.built
-	$(PY) -m pytest $(TESTS) --ignore=tests/parity --ignore=tests/packages $(PYTEST_ARGS)
+	$(PY) -m pytest $(TESTS) --ignore=tests/parity --ignore=tests/packages -m "$(MARKS)" $(PYTEST_ARGS)
+
+slow:
+	$(MAKE) test MARKS="slow and not large"
 
 # What a processor, a number of threads, a layout or a recording could change. The build has all instruction sets (ISAS=auto).
 # The last line runs each test inside of flambeau.lazy(), without those of memory and moments (the marker `eager`).
@@ -128,7 +134,7 @@ core:
 	build/plain/core_tests
 
 plain: core
-	$(MAKE) $(PLAIN) test TESTS="$(PLAIN_TESTS)"
+	$(MAKE) $(PLAIN) test TESTS="$(PLAIN_TESTS)" MARKS="not large"
 
 large: $(VENV)/.built
 	$(PY) -m pytest tests/large -m large $(PYTEST_ARGS) -n 0

@@ -73,6 +73,43 @@ class ShortReports:
         return None
 
 
+# ---- tests that are slow and not marked so
+
+SLOW_SECONDS = 1.0  # of processors, with those of the processes that a test starts; other work on the machine does not count
+_unmarked: list[str] = []
+
+
+def _processor_seconds():
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    before = _processor_seconds()
+    result = yield
+    if (took := _processor_seconds() - before) > SLOW_SECONDS and not any(item.iter_markers("slow")) and not any(item.iter_markers("large")):
+        _unmarked.append(f"{item.nodeid}: {took:.1f} s")
+    return result
+
+
+def pytest_sessionfinish(session):
+    """To the process that all workers of pytest-xdist report to."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["unmarked"] = _unmarked
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    _unmarked.extend(getattr(node, "workeroutput", {}).get("unmarked", ()))
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _unmarked:
+        terminalreporter.section("slow tests without the marker `slow` (CONTRIBUTING.md)")
+        for line in sorted(_unmarked):
+            terminalreporter.line(line)
+
+
 def pytest_collection_modifyitems(items):
     for item in items if LAZY else ():
         if marker := item.get_closest_marker("eager"):

@@ -483,6 +483,7 @@ def accuracy(dtype, scaler=None):
     return right.float().mean().item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [BF16, F16])
 def test_digits_are_learnt_as_well(dtype):
     assert accuracy(dtype) > accuracy(F32) - 0.03

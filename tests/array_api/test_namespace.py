@@ -132,6 +132,7 @@ for got, want in (
 """
 
 
+@pytest.mark.slow
 def test_scipy_dispatches():
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
     done = subprocess.run([sys.executable, "-c", SCIPY], env=environment, capture_output=True, text=True)

@@ -147,6 +147,7 @@ def test_retain_grad_follows_an_in_place_write():
     assert x.grad.tolist() == [6, 6, 6]
 
 
+@pytest.mark.slow
 def test_grad_may_be_replaced_while_backward_runs():
     x = fl.ones(1000, requires_grad=True)
     stop = threading.Event()

@@ -48,6 +48,7 @@ def test_long_chain_is_freed_without_backward():
     assert fl.memory_stats()["allocated_bytes"] == before
 
 
+@pytest.mark.slow
 def test_long_chain_of_functions():
     class Next(fl.autograd.Function):
         @staticmethod

@@ -335,6 +335,7 @@ def test_a_leaf_without_hooks_is_not_kept():
     assert node.variable is None
 
 
+@pytest.mark.slow
 def test_hooks_that_come_and_go_while_others_go_backward():
     """Lists of hooks change under backward of other threads, and the collector looks at them meanwhile."""
     x = fl.ones(3_000_000, requires_grad=True)

@@ -112,6 +112,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_workers_that_are_processes(tmp_path):
     """Each says what it is a worker of by writing PyTorch's private variable, gets its share of the pipe and sends tensors."""
     program = tmp_path / "workers.py"

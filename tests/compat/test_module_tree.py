@@ -27,6 +27,7 @@ PLACES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.eager("programs in processes of their own")
 def test_modules_have_the_names_of_their_packages():
     program = textwrap.dedent(f"""\

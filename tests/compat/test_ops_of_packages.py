@@ -6,6 +6,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 
 def output_of(program):
     command = [sys.executable, "-c", "import flambeau.compat.torch\n" + textwrap.dedent(program)]
@@ -14,6 +16,7 @@ def output_of(program):
     return run.stdout
 
 
+@pytest.mark.slow
 def test_triton_ops_run_their_function():
     """spikingjelly registers its neurons so, also those for a CPU."""
     program = """
@@ -30,6 +33,7 @@ def test_triton_ops_run_their_function():
     assert output_of(program) == "[3.0, 3.0] torch.Size([2, 3]) [2.0, 2.0]\n"
 
 
+@pytest.mark.slow
 def test_a_function_for_autograd_calls_its_op_below():
     program = """
         import torch
@@ -53,6 +57,7 @@ def test_a_function_for_autograd_calls_its_op_below():
     assert output_of(program) == "6.0\n"
 
 
+@pytest.mark.slow
 def test_torchscript_is_off():
     """brevitas asks before it scripts its functions."""
     program = """
@@ -63,6 +68,7 @@ def test_torchscript_is_off():
     assert output_of(program) == "False False True\n"
 
 
+@pytest.mark.slow
 def test_tensors_with_a_mask_by_their_modules():
     program = """
         import torch
@@ -73,6 +79,7 @@ def test_tensors_with_a_mask_by_their_modules():
     assert output_of(program) == "True True True\n"
 
 
+@pytest.mark.slow
 def test_errors_of_the_compiler_can_be_caught():
     """lycoris names them before it compiles."""
     program = """
@@ -89,6 +96,7 @@ def test_errors_of_the_compiler_can_be_caught():
     assert output_of(program) == "name 'missing' is not defined\nTrue\n"
 
 
+@pytest.mark.slow
 def test_gradients_of_convolutions_by_atens_name():
     """torchtnt counts multiplications of `aten.convolution_backward`."""
     program = """
@@ -112,6 +120,7 @@ def test_gradients_of_convolutions_by_atens_name():
     assert output_of(program).splitlines() == ["True", *(["True", "None True None False", "(None, None, None)"] * 2)]
 
 
+@pytest.mark.slow
 def test_a_kernel_that_needs_an_extension_gives_way_to_that_of_all_devices():
     """optimum-quanto unpacks numbers of 4 bits by one for CPUs, which it compiles, and has another."""
     program = """

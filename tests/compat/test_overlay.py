@@ -102,6 +102,7 @@ def _owner(name):
     return value
 
 
+@pytest.mark.slow
 @pytest.mark.eager("a program in a process of its own")
 def test_torch_has_the_same_objects():
     names = [name for name in MOVED if name not in ("version.cuda", "serialization.DEFAULT_PROTOCOL")]

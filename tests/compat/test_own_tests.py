@@ -5,10 +5,13 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 FILES = ["distributions/test_distributions.py", "graph/test_graph.py", "graph/test_files.py", "graph/test_run.py", "optim/test_optimizers.py"]
 
 
+@pytest.mark.slow
 def test_tests_of_what_asks_for_names():
     command = [sys.executable, "-m", "pytest", "-q", "-p", "answering", "-p", "no:cacheprovider", "-n", "0", "--tb=short"]
     environment = os.environ | {"PYTHONPATH": str(TESTS / "compat")}

@@ -40,6 +40,7 @@ def test_functorch_warns_and_refuses():
     assert "the model has buffers (running_mean, running_var, num_batches_tracked); call make_functional_with_buffers" in stderr
 
 
+@pytest.mark.slow
 def test_reports_look_at_functorch(tmp_path):
     (tmp_path / "program.py").write_text("import functorch\nfrom functorch import make_functional, make_fx\nfunctorch.functionalize\n")
     code = "from flambeau.compat._torch.report import report; import sys; sys.exit(report(sys.argv[1]))"

@@ -47,6 +47,7 @@ def numbers(pattern, output):
     return [float(n) for n in re.findall(pattern, output)]
 
 
+@pytest.mark.slow
 def test_char_gpt(text):
     out = run("char_gpt", text)
     first, last = re.search(r"first ([\d.]+) last ([\d.]+)", out).groups()
@@ -54,23 +55,27 @@ def test_char_gpt(text):
     assert len(out.split("\n", 1)[1].rstrip("\n")) == 41
 
 
+@pytest.mark.slow
 def test_digits(digits, tmp_path):
     out = run("digits", digits, "--save-model", tmp_path / "digits.pt")
     assert int(re.findall(r"Accuracy: (\d+)/599", out)[-1]) > 480
     assert "saved and loaded: True" in out
 
 
+@pytest.mark.slow
 def test_vae(digits):
     losses = numbers(r"Average loss: ([\d.]+)", run("vae", digits))
     assert losses[-1] < losses[0] - 5
 
 
+@pytest.mark.slow
 def test_dcgan(digits):
     out = run("dcgan", digits)
     assert numbers(r"Loss_D: ([\d.]+)", out)[0] < 1.45
     assert "(8, 1, 8, 8)" in out
 
 
+@pytest.mark.slow
 def test_word_lm(text):
     out = run("word_lm", text)
     losses = numbers(r"loss +([\d.]+)", out)
@@ -78,15 +83,18 @@ def test_word_lm(text):
     assert losses[1] < numbers(r"uniform ([\d.]+)", out)[0]
 
 
+@pytest.mark.slow
 def test_actor_critic():
     assert numbers(r"running reward ([\d.]+)", run("actor_critic"))[0] > 40
 
 
+@pytest.mark.slow
 def test_super_resolution(digits):
     learned, bicubic = re.search(r"PSNR: ([\d.]+) dB, bicubic ([\d.]+) dB", run("super_resolution", digits)).groups()
     assert float(learned) > float(bicubic) + 1
 
 
+@pytest.mark.slow
 def test_logistic_regression(digits):
     out = run("logistic_regression", digits)
     losses = [float(n) for n in re.search(r"losses (.*)", out)[1].split()]

@@ -25,6 +25,7 @@ def reported(folder, text):
     return [line.removeprefix("program.py:") for line in lines], summary.removeprefix("program.py: "), done.returncode
 
 
+@pytest.mark.slow
 def test_a_report_lists_calls_that_are_always_refused(tmp_path):
     """Such a program would stop there, as if the name were missing; a name alone does not stop it."""
     lines, summary, status = reported(tmp_path, """\
@@ -53,6 +54,7 @@ if dist.is_initialized():
     assert (summary, status) == ("1 file, 0 names missing, 5 refused, 1 more guarded", 1)
 
 
+@pytest.mark.slow
 def test_a_report_says_what_an_error_would_say(tmp_path):
     lines, summary, status = reported(tmp_path, "import torch\ntorch.nested.nested_tensor([])\ntorch.nn.softmax(1)\ntorch.symeig(1)\n")
     assert lines == [
@@ -88,6 +90,7 @@ def _public(tree):
 _DEVICES = {("_settings.py", "Stream"), ("compat/_torch/overlay/serialization.py", "validate_cuda_device")}
 
 
+@pytest.mark.slow
 def test_what_always_refuses_says_so():
     """`-> NoReturn` is how a report knows."""
     silent = []

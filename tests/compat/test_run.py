@@ -16,6 +16,7 @@ def run(folder, text, name="program.py"):
     return subprocess.run([sys.executable, "-m", "flambeau", "run", name, "--lr", "3"], capture_output=True, text=True, cwd=folder, timeout=300)
 
 
+@pytest.mark.slow
 def test_a_program_has_its_full_path_and_its_words(tmp_path):
     done = run(tmp_path, """\
         import sys, torch, warnings
@@ -29,6 +30,7 @@ def test_a_program_has_its_full_path_and_its_words(tmp_path):
     assert done.stderr.startswith(f"{path}:4: UserWarning: here")
 
 
+@pytest.mark.slow
 def test_annotations_of_a_program_are_values(tmp_path):
     done = run(tmp_path, """\
         import torch
@@ -41,6 +43,7 @@ def test_annotations_of_a_program_are_values(tmp_path):
     assert done.stdout.split() == ["True", "True", "1"], done.stderr
 
 
+@pytest.mark.slow
 def test_a_traceback_begins_in_the_program(tmp_path):
     done = run(tmp_path, """\
         import torch
@@ -60,17 +63,20 @@ def test_a_traceback_begins_in_the_program(tmp_path):
     assert lines[-1] == "ValueError: mine"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "last"), [("x = (\n", "SyntaxError"), ("import sys\nsys.exit('enough')\n", "enough")], ids=["syntax", "exit"])
 def test_programs_that_end_early(tmp_path, text, last):
     done = run(tmp_path, text)
     assert done.returncode == 1 and last in done.stderr.splitlines()[-1] and "runpy" not in done.stderr
 
 
+@pytest.mark.slow
 def test_an_excepthook_of_the_program_is_called(tmp_path):
     done = run(tmp_path, "import sys\nsys.excepthook = lambda kind, error, trace: print(kind.__name__, error)\n1 / 0\n")
     assert done.stdout == "ZeroDivisionError division by zero\n" and done.returncode == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "text"),
     [
@@ -90,6 +96,7 @@ def test_what_is_not_here_says_what_to_do(tmp_path, statement, text):
     assert done.returncode == 1 and text in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "status", "text"), [
     ("torch.utils.collect_env", 0, "PyTorch version: 2.13.0+flambeau"),
     ("torch.utils.colect_env", 2, "-m torch.utils.colect_env; this module is not in flambeau; the nearest name is torch.utils.collect_env"),
@@ -100,6 +107,7 @@ def test_modules_of_pytorch_are_run(module, status, text):
     assert done.returncode == status and text in (done.stderr if status else done.stdout)
 
 
+@pytest.mark.slow
 def test_modules_of_benchmark_are_found(tmp_path):
     done = run(tmp_path, """\
         from torch.utils.benchmark.utils.common import Measurement
@@ -110,6 +118,7 @@ def test_modules_of_benchmark_are_found(tmp_path):
     assert done.stdout == "True Timer\n"
 
 
+@pytest.mark.slow
 def test_what_the_compiler_of_pytorch_would_write_is_kept_and_lists_are_mapped(tmp_path):
     done = run(tmp_path, """\
         import torch, torch._logging
@@ -135,6 +144,7 @@ def test_what_the_compiler_of_pytorch_would_write_is_kept_and_lists_are_mapped(t
     ], done.stderr
 
 
+@pytest.mark.slow
 def test_loops_as_functions_are_found(tmp_path):
     done = run(tmp_path, """\
         import torch
@@ -170,6 +180,7 @@ def test_loops_as_functions_are_found(tmp_path):
     ], done.stderr
 
 
+@pytest.mark.slow
 def test_switches_of_long_ago_answer(tmp_path):
     done = run(tmp_path, """\
         import torch
@@ -180,6 +191,7 @@ def test_switches_of_long_ago_answer(tmp_path):
     assert done.stdout == "False False False False True\n" and "volatile: PyTorch removed it" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_helper_of_packed_sequences_is_found(tmp_path):
     done = run(tmp_path, """\
         import torch
@@ -189,6 +201,7 @@ def test_a_helper_of_packed_sequences_is_found(tmp_path):
     assert done.stdout == "[[3, 1, 2]]\n" and "apply_permutation is deprecated" in done.stderr
 
 
+@pytest.mark.slow
 def test_programs_that_it_starts_find_torch_too(tmp_path):
     """Launchers, and systems with workers of their own, start Python anew: what they import is this library, functorch included."""
     done = run(tmp_path, """\
@@ -200,6 +213,7 @@ def test_programs_that_it_starts_find_torch_too(tmp_path):
     assert done.stdout == "True True True\n", done.stderr
 
 
+@pytest.mark.slow
 def test_a_program_in_an_environment_without_this_library_keeps_its_torch(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "torch.py").write_text("who = 'its own'\n")

@@ -387,6 +387,7 @@ def test_helpers_that_packages_call():
     ]
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_named_with_the_nearest_and_the_place(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("import torch\ntry:\n    torch.nn.functional.sofmax\nexcept AttributeError as e:\n    print(e)\n"
@@ -473,6 +474,7 @@ def test_what_a_program_writes_is_seen_by_our_layers():
     """) == ["[torch.Size([2, 3])] True", "True", "False", "True"]
 
 
+@pytest.mark.slow
 def test_another_torch_is_refused(tmp_path):
     (tmp_path / "torch.py").write_text("__version__ = '1.0'\n")
     error = python("import sys; sys.path.insert(0, sys.argv[1])\nimport torch, flambeau.compat.torch", str(tmp_path), status=1)
@@ -480,6 +482,7 @@ def test_another_torch_is_refused(tmp_path):
     assert "flambeau run" in error
 
 
+@pytest.mark.slow
 def test_importing_the_machinery_changes_nothing():
     code = "import sys, flambeau.compat._torch as t, flambeau\nprint(t.is_installed(), 'torch' in sys.modules, flambeau.float32)"
     assert python(code).split() == ["False", "False", "flambeau.float32"]
@@ -545,6 +548,7 @@ def test_lists_of_tensors():
     """) == ["[tensor([-6., -6.]), tensor([-132.])] (tensor([2.4495, 2.4495]), tensor([11.4891])) tensor(132.) tensor([1.5000])", "torch.Size([2, 4])"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["spawn", "forkserver"])
 def test_processes_that_are_started_anew_have_these_names(tmp_path, how):
     program = tmp_path / "started.py"
@@ -569,6 +573,7 @@ def test_classes_lie_in_modules_that_are_loaded():
     """) == ["[]", "torch.nn.modules.linear True"]
 
 
+@pytest.mark.slow
 def test_a_program_gets_its_arguments_status_and_folder(tmp_path):
     (tmp_path / "beside.py").write_text("value = 5\n")
     (tmp_path / "main.py").write_text("import sys, beside, torch\nprint(sys.argv[1:], beside.value, __name__)\nsys.exit(3)\n")
@@ -579,6 +584,7 @@ def test_a_program_gets_its_arguments_status_and_folder(tmp_path):
     assert (result.stdout, result.returncode) == ("['a'] 5 __main__\n", 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "text"), [
     (["nowhere.py"], "nowhere.py does not exist"), (["-m", "no_such_module_here"], "there is no module of this name"), ([], "expected a Python file"),
     (["--report", "no_such_package_here"], "expected a Python file, a folder, or an installed package"),
@@ -589,6 +595,7 @@ def test_what_can_not_be_run_is_said(words, text):
     assert text in result.stderr
 
 
+@pytest.mark.slow
 def test_a_report_lists_what_a_program_would_miss(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("raise SystemExit('it was run')\nimport torch\nimport torch.nn as nn\nfrom torch import optim as o, nowhere\n"
@@ -611,6 +618,7 @@ def test_a_report_lists_what_a_program_would_miss(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_files_are_pytorchs(tmp_path):
     """What a program saves has PyTorch's format, and weights_only=False reads as much as can be read without running anything."""
     program = tmp_path / "program.py"

@@ -233,6 +233,7 @@ def deformed_loops(x, weight, offset, mask, bias, stride, pad, dilation, groups,
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("groups", "offset_groups", "stride", "dilation"), [(1, 1, 1, 1), (2, 2, 2, 1), (1, 2, 1, 2)])
 def test_deform_conv2d(rng, groups, offset_groups, stride, dilation):
     x, weight, bias = rng.normal(size=(2, 4, 4, 5)), rng.normal(size=(6, 4 // groups, 3, 2)), rng.normal(size=6)

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["loky", "joblib.externals.loky"])
 def test_workers_of_loky_have_these_names(tmp_path, package):
     """joblib's workers are started as loky starts them here: by its module's name, with file descriptors to keep."""
@@ -25,6 +26,7 @@ def test_workers_of_loky_have_these_names(tmp_path, package):
     assert result.stdout == "0 tensor([1., 1.])\n", result.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_what_a_program_starts_itself_stays_as_it_is(tmp_path):
     (tmp_path / "torch.py").write_text("print('another')")
     program = tmp_path / "starts.py"

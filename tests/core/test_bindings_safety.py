@@ -242,6 +242,7 @@ def resident_bytes():
         return int(f.read().split()[1]) * 4096
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["leaf", "result", "accumulated", "node"])
 def test_removed_hooks_take_no_memory(kind):
     x = fl.ones(1, requires_grad=True)

@@ -391,6 +391,7 @@ def _echo(inbox, outbox):
     outbox.put((x * 2, x.dtype.name))
 
 
+@pytest.mark.slow
 def test_queue_between_processes():
     context = multiprocessing.get_context("spawn")
     inbox, outbox = context.Queue(), context.Queue()

@@ -56,6 +56,7 @@ def test_a_part_and_what_holds_it_are_imported_at_once():
     """)
 
 
+@pytest.mark.slow
 def test_a_part_is_whole_when_another_thread_gets_it():
     """Python hands out what is half made where two threads would wait for each other."""
     run("""
@@ -71,6 +72,7 @@ def test_a_part_is_whole_when_another_thread_gets_it():
     """)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("root", ["flambeau", "torch"])
 def test_threads_import_parts_at_once(root):
     run(f"""
@@ -91,6 +93,7 @@ def test_threads_import_parts_at_once(root):
     """)
 
 
+@pytest.mark.slow
 def test_a_fork_waits_for_what_threads_import():
     run("""
         import time
@@ -111,6 +114,7 @@ def test_a_fork_waits_for_what_threads_import():
     """)
 
 
+@pytest.mark.slow
 def test_imports_go_on_after_a_fork_within_one():
     """A child that was forked by the thread that imports has its parent's lock."""
     run("""
@@ -127,6 +131,7 @@ def test_imports_go_on_after_a_fork_within_one():
     """)
 
 
+@pytest.mark.slow
 def test_ctrl_c_between_an_import_and_the_release_of_its_lock():
     """The thread keeps the lock then, though it imports no more."""
     run("""
@@ -148,6 +153,7 @@ def test_ctrl_c_between_an_import_and_the_release_of_its_lock():
     """)
 
 
+@pytest.mark.slow
 def test_a_fork_where_an_import_waits_for_the_thread_that_forks():
     """Python's locks find that neither would end; the fork goes on without the lock, and says nothing."""
     run("""

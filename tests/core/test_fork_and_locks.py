@@ -201,6 +201,7 @@ SCRIPTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(SCRIPTS))
 def test_in_a_process_of_its_own(name):
     env = {**os.environ, "FLAMBEAU_NUM_THREADS": "2", "FLAMBEAU_OVERSUBSCRIBE": "1"}

@@ -28,6 +28,7 @@ def refuser(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name.strip() for name in NAMES])
 def test_freed_without_memory(refuser, name):
     environment = {**os.environ, "LD_PRELOAD": str(refuser)}

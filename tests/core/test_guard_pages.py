@@ -54,6 +54,7 @@ def stays_inside(module, *args, **env):
     assert done.returncode == 0 and last == "whole", f"exit status {done.returncode} after {last}\n{done.stderr[-2000:]}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["conv", "pool", "product"])
 @pytest.mark.parametrize(
     ("allocator", "threads", "layout", "isa"), ALL if SWEEP else FEW, ids=lambda v: "-".join(v.values()) if isinstance(v, dict) else str(v)
@@ -66,6 +67,7 @@ def test_kernels_stay_inside(kind, allocator, threads, layout, isa):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allocator", ["guard", "guard-front"])
 @pytest.mark.parametrize("part", range(2))  # each reads the table anew
 def test_entries_of_the_table_stay_inside(part, allocator):

@@ -82,6 +82,7 @@ def ours(index):
     return tuple(fl.tensor(i) if isinstance(i, np.ndarray) else i for i in index)
 
 
+@pytest.mark.slow
 @given(basic())
 def test_basic_read(case):
     shape, index = case
@@ -93,6 +94,7 @@ def test_basic_read(case):
         assert (x == -1).sum().item() == got.numel()
 
 
+@pytest.mark.slow
 @given(basic())
 def test_basic_write(case):
     shape, index = case
@@ -103,6 +105,7 @@ def test_basic_write(case):
     np.testing.assert_array_equal(x.numpy(), a)
 
 
+@pytest.mark.slow
 @given(advanced())
 def test_advanced_read(case):
     shape, index = case
@@ -111,6 +114,7 @@ def test_advanced_read(case):
     np.testing.assert_array_equal(x.t().contiguous().t()[ours(index)].numpy() if x.ndim == 2 else x[ours(index)].numpy(), a[index])
 
 
+@pytest.mark.slow
 @given(advanced())
 def test_advanced_write(case):
     shape, index = case
@@ -120,6 +124,7 @@ def test_advanced_write(case):
     np.testing.assert_array_equal(x.numpy(), a)
 
 
+@pytest.mark.slow
 @given(advanced())
 def test_advanced_write_broadcasts(case):
     shape, index = case
@@ -136,6 +141,7 @@ def test_advanced_write_broadcasts(case):
     np.testing.assert_array_equal(x.numpy(), a)
 
 
+@pytest.mark.slow
 @given(hnp.array_shapes(max_dims=3, max_side=4), st.data())
 def test_masks(shape, data):
     a, x = filled(shape)
@@ -364,6 +370,7 @@ def shape_and_split(draw):
     return tuple(sizes), tuple(target) if int(np.prod(target)) == int(np.prod(sizes)) else (int(np.prod(sizes)),)
 
 
+@pytest.mark.slow
 @given(shape_and_split(), st.data())
 def test_reshape(case, data):
     shape, target = case

@@ -23,6 +23,7 @@ except fl.OutOfMemoryError:
 """
 
 
+@pytest.mark.slow
 def test_a_limit_of_addresses_from_the_start():
     limit = 2 << 30
 

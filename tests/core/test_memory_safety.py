@@ -182,6 +182,7 @@ def test_a_list_that_contains_itself_is_refused(first):
 # ---------------------------------------------------------------- chains
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_gradients_is_freed():
     first = last = fl.ones(1)
     for _ in range(300_000):
@@ -190,6 +191,7 @@ def test_a_long_chain_of_gradients_is_freed():
     del first, last
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_lent_memory_is_freed():
     x = fl.ones(1)
     for _ in range(50_000):

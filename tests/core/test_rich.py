@@ -90,6 +90,7 @@ def test_modules_whose_parameters_have_no_shape_yet():
     assert "some without a shape yet" in Checked(nn.LazyLinear(3)._repr_html_()).text
 
 
+@pytest.mark.slow
 def test_a_large_module_stays_small():
     text = nn.ModuleList(nn.Sequential(nn.ReLU(), nn.ReLU()) for _ in range(2000))._repr_html_()
     assert len(text) < 200_000
@@ -98,6 +99,7 @@ def test_a_large_module_stays_small():
     assert int(shown.text.split("... and ")[1].split()[0]) == 1 + 3 * 2000 - 400
 
 
+@pytest.mark.slow
 def test_profiles():
     running = profile()
     assert running._repr_html_() is None

@@ -271,6 +271,7 @@ SCRIPTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(SCRIPTS))
 def test_in_a_process_of_its_own(name):
     import textwrap
@@ -281,6 +282,7 @@ def test_in_a_process_of_its_own(name):
         assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="on_exit() is the C library's of Linux")
 def test_a_backward_goes_on_when_python_has_ended():
     import textwrap

@@ -224,6 +224,7 @@ def test_files_and_pickles_hold_values():
 # ---- between processes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_what_a_child_writes_is_seen(method):
     x = fl.zeros(2, 3).share_memory_()
@@ -233,6 +234,7 @@ def test_what_a_child_writes_is_seen(method):
     assert x.tolist() == [[3, 3, 3], [4, 4, 4]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_sent_is_shared_and_what_a_fork_has_is_not(method):
     x = fl.zeros(3)
@@ -241,6 +243,7 @@ def test_what_is_sent_is_shared_and_what_a_fork_has_is_not(method):
     assert x.is_shared() == (method != "fork")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_through_queues_and_back(method):
     context = mp.get_context(method)
@@ -260,6 +263,7 @@ def test_through_queues_and_back(method):
     assert child.exitcode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Queue", "JoinableQueue", "SimpleQueue"])
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_put_is_moved_and_what_its_receiver_writes_is_seen(method, kind):
@@ -325,6 +329,7 @@ def test_what_came_of_a_process_that_has_ended():
         outbox.get(timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_processes_train_one_model(method):
     model = nn.Linear(3, 3).share_memory()
@@ -341,6 +346,7 @@ def test_processes_train_one_model(method):
     assert model.weight.grad is None, "gradients are each process's own"
 
 
+@pytest.mark.slow
 def test_plain_multiprocessing_carries_what_was_shared(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent("""

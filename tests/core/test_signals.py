@@ -41,6 +41,7 @@ assert came > 100, came
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_signals_during_products_leave_memory_as_it_is(threads):
     """oneDNN's kernels use the stack pointer for something else: a signal's frame would lie in the heap, and it did."""
@@ -69,11 +70,13 @@ with open("/proc/self/status") as status:  # and this one gets them all
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="no /proc")
 def test_workers_get_no_signals():
     run(BLOCKED, FLAMBEAU_NUM_THREADS="4", FLAMBEAU_OVERSUBSCRIBE="1")
 
 
+@pytest.mark.slow
 def test_a_process_ends_while_daemon_threads_compute():
     program = """
 import threading, time

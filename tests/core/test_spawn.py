@@ -56,6 +56,7 @@ def complain(index, ready):
 # ---- and what becomes of it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_functions_get_their_index(method):
     queue = mp.get_context(method).SimpleQueue()

@@ -46,6 +46,7 @@ def transformer():
     return lambda: net(x).sum().backward()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [convolutions, recurrent, transformer])
 def test_no_page_faults_once_warm(program):
     step = program()
@@ -88,6 +89,7 @@ print(min(faults))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library's limits are not raised")
 def test_arrays_of_a_batch_come_from_memory_that_is_there():
     """768 pages of arrays, which the C library would give back and take again for each batch."""

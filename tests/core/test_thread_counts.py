@@ -35,6 +35,7 @@ def hashes():
     return {n: run(n, list(programs.PROGRAMS)) for n in COUNTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", COUNTS)
 def test_there_are_as_many_threads_as_were_asked_for(hashes, threads):
     assert hashes[threads]["threads"] == [threads, threads], "get_num_threads, and threads that work made"

@@ -217,6 +217,7 @@ class Endless(IterableDataset):
 # ---- data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_batches_are_those_without_workers(method):
     fl.manual_seed(4)
@@ -272,6 +273,7 @@ def test_what_comes_is_no_memory_of_the_dataset():
             x.fill_(1)
 
 
+@pytest.mark.slow
 def test_what_the_dataset_shares_comes_without_a_copy():
     images = fl.zeros(2, LARGE).share_memory_()
     for x, again in processes(TensorDataset(images, images), "spawn", batch_size=None, num_workers=1):
@@ -309,6 +311,7 @@ def test_memory_goes_with_the_batch():
     assert mapped() == before
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_each_other():
     """Long lists of indices one way and large batches the other, more than a socket holds of either."""
     sampler = [list(range(100_000))] * 6
@@ -316,6 +319,7 @@ def test_nobody_waits_for_each_other():
     assert [n for _, n in loader] == [100_000] * 6
 
 
+@pytest.mark.slow
 def test_many_tensors_in_one_batch():
     (found,) = processes(Calls(large, 300), batch_size=300, collate_fn=same, num_workers=1)
     assert [int(x[0]) for x in found] == list(range(300))
@@ -324,6 +328,7 @@ def test_many_tensors_in_one_batch():
 # ---- what a worker is
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_draws_are_seeded_in_each_worker(method):
     runs = []
@@ -338,6 +343,7 @@ def test_draws_are_seeded_in_each_worker(method):
     assert len(set(flat)) == len(flat) and after not in flat
 
 
+@pytest.mark.slow
 def test_what_workers_know():
     assert get_worker_info() is None
     loader = processes(Calls(seeds, 4), "spawn", batch_size=None)
@@ -354,6 +360,7 @@ def test_a_worker_init_fn_that_seeds():
     assert [row[3] for row in rows] == [100, 101]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persistent", [False, True])
 def test_persistent_workers(persistent):
     loader = processes(Counting(), batch_size=None, persistent_workers=persistent, worker_init_fn=mark, collate_fn=same)
@@ -380,6 +387,7 @@ def test_persistent_workers_give_up_a_pass():
     assert len(multiprocessing.active_children()) == 2
 
 
+@pytest.mark.slow
 def test_two_passes_at_once():
     loader = processes(Calls(same, 6), batch_size=2)
     assert [(a.tolist(), b.tolist()) for a, b in zip(loader, loader)] == [([i, i + 1],) * 2 for i in (0, 2, 4)]
@@ -486,6 +494,7 @@ def test_what_can_not_be_pickled_is_named(dataset, options, named):
     assert len(list(processes(dataset, "fork", collate_fn=options.pop("collate_fn", same), **options))) == len(dataset)
 
 
+@pytest.mark.slow
 def test_what_can_not_be_sent_is_named():
     with pytest.raises(Exception, match="worker 0 of 2, while it sent a batch\n(.|\n)*lambda"):
         list(processes(Calls(lambdas), batch_size=None, collate_fn=same))
@@ -493,6 +502,7 @@ def test_what_can_not_be_sent_is_named():
         list(processes(Calls(unreadable), batch_size=None, collate_fn=same))
 
 
+@pytest.mark.slow
 def test_what_a_worker_can_not_read_is_named():
     dataset = Calls(same)
     dataset.part = Unreadable()
@@ -518,6 +528,7 @@ def test_a_worker_that_dies(how, text):
     assert found == [[0, 1], [2, 3]] and time.monotonic() - began < 5
 
 
+@pytest.mark.slow
 def test_a_persistent_worker_that_dies_is_started_again():
     loader = processes(Calls(same), batch_size=2, persistent_workers=True)
     assert len(list(loader)) == 4
@@ -570,6 +581,7 @@ def test_too_many_files():
 # ---- ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method, taken", [("fork", 0), ("fork", 2), ("spawn", 0), ("forkserver", 2)])
 def test_dropping_the_iterator_ends_the_processes(method, taken):
     batches = iter(processes(Endless(), method, batch_size=2))
@@ -617,6 +629,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.parametrize("end", ["end", "SIGINT", "SIGKILL"])
 def test_workers_end_with_the_program(tmp_path, method, end):
@@ -640,6 +653,7 @@ def test_workers_end_with_the_program(tmp_path, method, end):
     assert {"end": text == "", "SIGINT": text.count("KeyboardInterrupt") == 1, "SIGKILL": text == ""}[end], text
 
 
+@pytest.mark.slow
 def test_a_script_that_workers_import_and_run(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(textwrap.dedent(PROGRAM))

@@ -466,6 +466,7 @@ def test_values_of_another_float_type_than_the_parameters():
     assert D.HalfCauchy(1.0).log_prob(fl.tensor(True)).item() == pytest.approx(st.halfcauchy.logpdf(1), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_arguments_are_checked_inside_of_vmap():
     loc, scale, x = fl.tensor([0.0, 1.0]), fl.tensor([1.0, 2.0]), fl.tensor([0.5, -1.0])
     found = fl.vmap(lambda m, s, v: D.Normal(m, s).log_prob(v))(loc, scale, x)

@@ -93,6 +93,7 @@ def test_the_mean_gradient_of_a_function_of_draws(name):
             np.testing.assert_allclose(a.numpy(), np.zeros(a.shape) if b is None else b.numpy(), atol=0.04)
 
 
+@pytest.mark.slow
 def test_dirichlet_gradients_of_moments():
     """d E[x_0^2] / d concentration in closed form."""
     fl.manual_seed(1)

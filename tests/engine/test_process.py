@@ -82,6 +82,7 @@ def test_a_push_after_the_end_is_refused():
     assert "push: the engine is shut down" in out
 
 
+@pytest.mark.slow
 def test_children_of_a_busy_process_work():
     run("""
         x, own = Var("x"), [Var("a"), Var("b")]

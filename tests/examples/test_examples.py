@@ -26,6 +26,7 @@ def run(*args, cwd):
     return result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
 def test_pipeline_gpt_draws_its_run_and_its_plan(schedule, tmp_path):
     out = run(ROOT / "examples" / "pipeline_gpt.py", "--steps", "2", "--width", "16", "--schedule", schedule, cwd=tmp_path)
@@ -35,6 +36,7 @@ def test_pipeline_gpt_draws_its_run_and_its_plan(schedule, tmp_path):
         assert "rank 3</text>" in (tmp_path / f"pipeline_gpt_{name}.svg").read_text()
 
 
+@pytest.mark.slow
 def test_fashion_mnist_on_made_up_pictures(tmp_path):
     rng = np.random.default_rng(0)
     for prefix, n in (("train", 300), ("t10k", 60)):
@@ -46,6 +48,7 @@ def test_fashion_mnist_on_made_up_pictures(tmp_path):
     assert "test accuracy" in out
 
 
+@pytest.mark.slow
 def test_the_readme_program(tmp_path):
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     (tmp_path / "program.py").write_text(program)

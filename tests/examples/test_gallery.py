@@ -58,6 +58,7 @@ def run(name, arguments, monkeypatch):
     return example, losses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SHORT))
 def test_trains_and_draws(name, tmp_path, monkeypatch, capsys):
     picture = tmp_path / "picture.png"
@@ -77,6 +78,7 @@ def test_trains_and_draws(name, tmp_path, monkeypatch, capsys):
     assert f"drew {picture}" in out
 
 
+@pytest.mark.slow
 def test_what_the_gan_draws_comes_nearer_to_digits():
     example = load("dcgan")
     example.fl.manual_seed(0)
@@ -120,11 +122,13 @@ def test_an_example_without_matplotlib_says_so(monkeypatch, capsys):
     assert "no picture: matplotlib is missing (pip install 'flambeau[demo]')" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_gpt_with_a_cache_writes_the_same(monkeypatch, capsys):
     run("char_gpt", [*SHORT["char_gpt"].split(), "--picture", ""], monkeypatch)
     assert "the same text" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_the_cache_of_the_gpt_forgets_what_is_beyond_its_length(temperature, monkeypatch, capsys):
     example, _ = run("char_gpt", [*SHORT["char_gpt"].split(), "--steps", "1", "--picture", ""], monkeypatch)

@@ -31,6 +31,7 @@ def fuzz(*arguments):
     return subprocess.run([sys.executable, "-m", "fuzz", *arguments], cwd=TESTS, capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
 
 
+@pytest.mark.slow
 def test_random_calls_neither_crash_nor_hang():
     """Wrong calls raise what callers may see; `--replay` with the printed number makes one of them again."""
     done = fuzz("--seed", "20", "--calls", "3000", "--batch", "3000")
@@ -38,6 +39,7 @@ def test_random_calls_neither_crash_nor_hang():
     assert "3000 calls, 0 findings" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode, calls", [("lazy", "2000"), ("replay", "1000")])
 def test_recorded_calls_end_as_eager_ones(mode, calls):
     done = fuzz("--mode", mode, "--seed", "20", "--calls", calls, "--batch", calls)
@@ -45,12 +47,14 @@ def test_recorded_calls_end_as_eager_ones(mode, calls):
     assert f"{calls} calls, 0 findings" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["lazy", "replay"])
 def test_a_call_that_a_mode_changes_is_a_finding(mode):
     done = fuzz("--mode", mode, "--plain", "--text", "r = 1.0 if getattr(fl.compiler, 'is_' + 'compiling')() else 2.0")
     assert done.returncode == 1 and f"{mode}, run " in done.stdout, done.stdout
 
 
+@pytest.mark.slow
 def test_calls_depend_on_seed_and_number_alone(calls):
     again = Calls(catalogue(), seed=20)
     assert [calls.text(i) for i in range(60)] == [again.text(i) for i in range(60)]
@@ -76,6 +80,7 @@ def test_only_what_is_asked_for():
         Calls(catalogue(), seed=20, only="no such op")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text, says",
     [
@@ -93,6 +98,7 @@ def test_what_is_a_finding(text, says):
     assert done.returncode == (says != "ends well")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["import time; time.sleep(60)", "while True: pass", "import os, time; os.fork() or time.sleep(60); os.wait()"])
 def test_time_that_a_process_has_is_counted_and_no_other(code):
     with subprocess.Popen([sys.executable, "-S", "-c", code], start_new_session=True) as process:
@@ -116,6 +122,7 @@ def waited(patience, seconds, until=float("inf")):
     return patience.look()
 
 
+@pytest.mark.slow
 def test_a_module_without_sanitizer_is_not_taken_for_one():
     done = fuzz("--sanitizer", "--calls", "10")
     assert done.returncode == 2 and done.stdout.startswith("not sanitized: ") and "10 calls" not in done.stdout

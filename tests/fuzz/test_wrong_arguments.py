@@ -37,6 +37,7 @@ def wrong_calls(text, instead):
             yield f"r = {ast.unparse(tree)}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("instead", INSTEAD)
 def test_a_tensor_that_is_something_else(instead):
     caller = Caller(lambda text, what: None)

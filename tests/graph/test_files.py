@@ -341,6 +341,7 @@ def test_mutated_bytes(seed, path):
     assert loaded < 400  # a name, a number or a constant's byte may change and leave a graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_mutated_structures(seed, path):
     rng = random.Random(seed)

@@ -26,6 +26,7 @@ from flambeau.graph import (
 )
 
 
+@pytest.mark.slow
 def test_it_is_loaded_when_it_is_used():
     code = "import sys, flambeau; print([m for m in sys.modules if m.startswith('flambeau.graph')]); print(flambeau.graph.__name__)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -309,6 +310,7 @@ def test_characters_that_pictures_do_not_take(tmp_path):
     assert "a\ufffdb" in graph.dot() and "\0" not in graph.dot()
 
 
+@pytest.mark.slow
 def test_pictures_of_odd_graphs(tmp_path):
     empty = Graph((), (), (), (), (), {})
     assert picture(empty, tmp_path) is not None and empty.dot() == 'digraph {\n  node [fontname="monospace", fontsize=10, style=filled];\n}\n'

@@ -156,6 +156,7 @@ HOGWILD = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["lazy", "replay", "compile"])
 def test_threads_that_train_the_same_parameters_at_once(mode):
     """Nobody waits for what waits for him."""
@@ -194,6 +195,7 @@ CROSSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", CROSSED.values(), ids=CROSSED)
 def test_a_region_that_ends_on_another_thread(program):
     lines = "import threading\nimport flambeau as fl\nfrom flambeau import _C\n" + textwrap.dedent(program)

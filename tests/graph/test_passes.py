@@ -14,6 +14,7 @@ def ops_of(graph):
     return [node.op for node in graph.nodes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PASSES)
 def test_results_stay_and_a_second_run_changes_nothing(name):
     for seed in range(60):
@@ -26,6 +27,7 @@ def test_results_stay_and_a_second_run_changes_nothing(name):
         assert PASSES[name](graph) == done
 
 
+@pytest.mark.slow
 def test_they_find_something():
     before, after = 0, dict.fromkeys(PASSES, 0)
     for seed in range(60):

@@ -58,6 +58,7 @@ def check_all_modes(graph, rule):
     assert arena.lower_bound <= arena.total <= sum(-(-block.nbytes // 8) * 8 for block in both.blocks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_graphs(chunk):
     """10,000 of them, every mode."""

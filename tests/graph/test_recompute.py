@@ -95,6 +95,7 @@ def trained(name, calls, **how):
     return losses, [t.clone() for t in net.state_dict().values()] + [p.grad for p in net.parameters()], peaks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("budget", [0.0, 0.7])
 def test_a_step_of_a_network(name, budget):
@@ -109,6 +110,7 @@ def test_a_step_of_a_network(name, budget):
     assert its_peaks[5] < 0.95 * kept[5]  # the first replay, which takes the arena
 
 
+@pytest.mark.slow
 def test_a_budget_is_not_undercut():
     """Nothing is computed again that the budget has room for."""
     ops = {}
@@ -223,6 +225,7 @@ def random_program(seed, budget):
     return [acc, *some, *base, weight, running, variance]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_random_programs(part):
     for seed in range(100 * part, 100 * part + 100):
@@ -253,6 +256,7 @@ assert x.is_leaf and x.sum().item() > 0
 """
 
 
+@pytest.mark.slow
 def test_without_memory():
     done = subprocess.run([sys.executable, "-c", NO_MEMORY], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

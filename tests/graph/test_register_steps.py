@@ -156,6 +156,7 @@ def test_random_programs(first):
         both(random_program, seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [fl.float32, fl.bfloat16], ids=str)
 def test_results_past_the_caches(dtype):
     """Large results are streamed from the registers where they begin at a whole vector, and by tiles elsewhere."""

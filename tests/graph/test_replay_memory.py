@@ -38,12 +38,14 @@ def peak(optimizer, compiled):
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["SGD([p], 1e-3, momentum=0.9)", "Adam([p], 1e-3)"])
 def test_peak(optimizer):
     # With the memory of the last replay kept beside that of a call that is recorded again it was 1.8 times eager mode's.
     assert peak(optimizer, True) < 1.15 * peak(optimizer, False)
 
 
+@pytest.mark.slow
 def test_only_what_passes_leave_has_memory():
     # 82 ops, of which each pass leaves what the backward reads. With a place for what lies between ops it was 3 times eager mode's.
     here = fl.nn.Parameter(fl.rand(1 << 20))
@@ -93,6 +95,7 @@ def test_ops_of_a_pass_that_run_one_by_one(size):
     assert all(a.equal(b) for a, b in zip(replayed(x2, y2), f(x2, y2), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("images, size", [(8, 32), (1, 64)])  # turned image by image, and as a whole
 def test_what_is_turned_row_major_stays_where_it_is(images, size):
     """Group normalization reads a convolution's result row-major. Turned to memory of its own it took 1.45 times eager mode's."""

@@ -75,6 +75,7 @@ assert state() == expected
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["step", "inside"])
 def test_no_memory_for_the_arena(function):
     done = subprocess.run([sys.executable, "-c", PROGRAM, function], capture_output=True, text=True)

@@ -149,11 +149,13 @@ class Random(nn.Module):
         return self.convs[0](kept[-1] + kept[-2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25))
 def test_random_networks(seed: int) -> None:
     same(lambda: Random(seed), fl.randn(2, 4, 6, 6))
 
 
+@pytest.mark.slow
 def test_an_arena_holds_what_a_step_needs_and_no_more() -> None:
     """Bytes in use after a step: parameters, momentum, gradients in the arena, and activations that share their places."""
     layers = 12

@@ -17,6 +17,7 @@ def test_the_command_is_required(capsys):
     assert "demo" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_demo_learns_saves_and_draws(tmp_path):
     result = run(folder=str(tmp_path), quiet=True)
     assert result.accuracy >= 0.98

@@ -315,6 +315,7 @@ def state():
     return {"x": fl.zeros(2, 3), "n": 0}
 
 
+@pytest.mark.slow
 def test_truncated_files(written):
     raw, data = (written / ".metadata").read_bytes(), (written / "__0_0.distcp").read_bytes()
     for cut in range(len(raw)):
@@ -329,6 +330,7 @@ def test_truncated_files(written):
         dcp.load(state(), checkpoint_id=written)
 
 
+@pytest.mark.slow
 def test_changed_bytes(written):
     """Whatever a byte becomes: it is read as something, or refused."""
     raw = (written / ".metadata").read_bytes()

@@ -41,6 +41,7 @@ def test_hostile_files_are_refused(what, mmap, tmp_path):
     assert peak < bound and fl.memory_stats()["peak_allocated_bytes"] - before < bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("good", [GOOD_ZIP, GOOD_STREAM], ids=["archive", "stream"])
 def test_every_truncation_is_refused(good, tmp_path):
     path = tmp_path / "x.pt"

@@ -25,6 +25,7 @@ def test_the_files_that_are_changed_are_right(tmp_path):
                 mutations.look_at(fl.load(path, mmap=mmap))
 
 
+@pytest.mark.slow
 def test_changes_get_through():
     """Most of them must do more than damage a checksum: some files load, and errors are of many kinds."""
     made, errors, good = mutations.seeds(), set(), 0
@@ -40,6 +41,7 @@ def test_changes_get_through():
     assert good > 50 and len(errors) > 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 500, 1000, 1500])
 def test_random_changes(first):
     assert mutations.run(7, first, 500) == []
@@ -59,6 +61,7 @@ def test_much_memory_would_be_found(tmp_path, monkeypatch):
     assert "of tensors for a file of 3" in mutations.try_one(b"abc", tmp_path / "x", True)
 
 
+@pytest.mark.slow
 def test_the_long_run_in_short():
     done = subprocess.run([sys.executable, mutations.__file__, "--count", "40"], capture_output=True, text=True)
     assert done.returncode == 0 and "40 mutations of" in done.stdout and ": 0 faults" in done.stdout

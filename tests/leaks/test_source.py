@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import pathlib
 
+import pytest
+
 import flambeau as fl
 
 # Functions that make a few others when the library is loaded, or decorate: these stay in any case.
@@ -70,6 +72,7 @@ def one():
     assert sorted(name for _, _, name in cycles(source)) == ["a", "again", "b", "c"]
 
 
+@pytest.mark.slow
 def test_no_function_inside_of_a_function_calls_itself():
     package = pathlib.Path(fl.__file__).parent
     found = [

@@ -223,6 +223,7 @@ def test_maxima_go_back_where_they_were(axes):
     assert fl.autograd.gradcheck(lambda v: getattr(F, f"max_unpool{axes}d")(v, at, 2), (up,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", [2, 3])
 def test_fractional_windows_cover_what_they_may(axes):
     x = fl.arange(2 * 3 * 9**axes, dtype=fl.float64).reshape(2, 3, *(9,) * axes)

@@ -45,6 +45,7 @@ def drawn(rng: random.Random) -> tuple[str, tuple[int, ...], tuple[int, ...], di
     return f"conv{axes}d", (batch, n_in * groups, *size), (n_out * groups, n_in, *window), given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [fl.float32, fl.bfloat16, fl.float16])
 @pytest.mark.parametrize("seed", range(6))
 def test_beside_float64(seed, dtype):

@@ -209,6 +209,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
 def test_derivatives_of_all_orders_and_in_a_direction(name):
     layer = LAYERS[name]().double()

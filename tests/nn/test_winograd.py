@@ -146,6 +146,7 @@ def test_it_is_as_exact_as_is_said():
         assert np.abs(ours - exact).max() <= 5e-6 * np.abs(exact).max()
 
 
+@pytest.mark.slow
 def test_the_switch_changes_how_results_are_made():
     if not tiles_are_used():
         pytest.skip("row-major convolutions are added up as written")
@@ -161,6 +162,7 @@ def test_the_switch_changes_how_results_are_made():
         fl._C.set_winograd(3)
 
 
+@pytest.mark.slow
 def test_the_environment_switches_it_off():
     program = "import flambeau as fl; print(fl._C.get_winograd(), fl.nn.functional.conv2d(fl.ones(1, 32, 32, 32), fl.ones(32, 32, 3, 3)).eq(288).all().item())"
     out = subprocess.run([sys.executable, "-c", program], env={**os.environ, "FLAMBEAU_WINOGRAD": "0"}, capture_output=True, text=True, check=True)

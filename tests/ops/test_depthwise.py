@@ -63,6 +63,7 @@ def test_planes_that_are_smaller_than_the_window(size):
     check(2, 20, size, (7, 3), (2, 2), (3, 1), (1, 1))
 
 
+@pytest.mark.slow
 def test_the_same_bits_on_any_number_of_threads():
     code = (
         "import sys, hashlib, flambeau as fl, flambeau.nn.functional as F\n"

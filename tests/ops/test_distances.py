@@ -39,6 +39,7 @@ def test_gradients_of_both_orders(p):
     assert fl.autograd.gradgradcheck(call, (a, b))
 
 
+@pytest.mark.slow
 def test_gradients_by_products():
     """Of rows so many that a matrix product gives the distances, and of pairs of rows."""
     a, b = (fl.tensor(draw(*s, seed=k), requires_grad=True) for k, s in enumerate([(27, 4), (5, 4)]))

@@ -114,6 +114,7 @@ def test_small_integers_and_numbers():
     assert fl.fmod(x, -5).tolist() == [-3, -2, 0, 2, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_quotient_by_one_number_is_rounded_once(dtype):
     """Also where it is a product: by a power of two, of every exponent that there is."""

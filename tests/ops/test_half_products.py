@@ -124,6 +124,7 @@ def test_convolutions(kind, dtype):
 HERE = Path(__file__)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(fl._C.onednn_version() is None, reason="built without oneDNN")
 @pytest.mark.parametrize("most", ["AVX2", "AVX512_CORE", "ALL"])
 def test_on_processors_that_multiply_less(most):

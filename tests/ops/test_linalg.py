@@ -476,6 +476,7 @@ for f in (linalg.eigh, linalg.svd):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("switch, there", [("on", True), ("off", False)])
 def test_large_matrices_with_and_without_lapack(switch, there):
     """The same meaning, whoever does the work."""
@@ -516,6 +517,7 @@ assert threads() == 3
 """
 
 
+@pytest.mark.slow
 def test_lapack_takes_as_many_threads_as_the_library():
     """One for a matrix that is not worth several, and its own number is put back, also by several callers."""
     linalg.svd(fl.eye(2))

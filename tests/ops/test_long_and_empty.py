@@ -7,6 +7,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (TESTS, TESTS.parent / "tools")))}
 
@@ -56,6 +58,7 @@ print(done, refused)
 """
 
 
+@pytest.mark.slow
 def test_no_op_counts_to_two_billion_for_nothing():
     run = subprocess.run(
         [sys.executable, "-c", CHILD], cwd=TESTS, env=ENVIRONMENT, capture_output=True, text=True, timeout=240, check=False

@@ -85,6 +85,7 @@ def test_files_keep_them_where_they_are_allowed(name, format):
     assert type(got) is type(made) and repr(got) == repr(made)
 
 
+@pytest.mark.slow
 @pytest.mark.eager("a program in a process of its own")
 def test_they_say_torch_where_that_is_asked_for():
     code = "import flambeau.compat.torch, torch, pickle\nr = torch.frexp(torch.tensor(6.0))\nprint(r)\nprint(type(pickle.loads(pickle.dumps(torch.ones(1, 1).max(1)))))"

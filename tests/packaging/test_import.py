@@ -45,6 +45,7 @@ def test_one_extension_module():
     assert len(json.loads(python(code))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["nn", "optim", "utils", "datasets", "autograd", "engine", "graph", "profiler", "testing"])
 def test_submodules_are_reached_by_name(name):
     assert python(f"import flambeau\nprint(flambeau.{name}.__name__)").strip() == f"flambeau.{name}"
@@ -57,6 +58,7 @@ def test_import_starts_no_threads():
     assert python(code).split() == ["1", "1"]
 
 
+@pytest.mark.slow
 def test_one_openmp_runtime():
     """Whichever compiler built it: two runtimes would be two pools, one ours and one oneDNN's."""
     code = "import re, flambeau as fl\nx = fl.rand(2_000, 2_000)\n(x @ x).exp()\n"
@@ -66,6 +68,7 @@ def test_one_openmp_runtime():
     assert "libgomp" in runtime
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["import flambeau", "import flambeau._C", "from flambeau import nn"])
 def test_threads_that_wait_spin_for_a_short_time(first):
     """On a busy machine the thread that is waited for may not be running: spinning as long as OpenMP does made training ten times slower there."""

@@ -3,6 +3,8 @@
 import importlib.metadata
 import pathlib
 
+import pytest
+
 import flambeau
 
 MiB = 2**20
@@ -13,6 +15,7 @@ def size_of(paths):
     return sum(p.stat().st_size for p in paths if p.suffix in PARTS)
 
 
+@pytest.mark.slow
 def test_installed_size_with_dependencies():
     package, module = pathlib.Path(flambeau.__file__).parent, pathlib.Path(flambeau._C.__file__).parent
     own = size_of({p.resolve() for folder in (package, module) for p in folder.rglob("*")})

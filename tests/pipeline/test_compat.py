@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import flambeau as torch
 from flambeau import nn
 from flambeau.compat.torchgpipe import GPipe, is_checkpointing, is_recomputing
@@ -53,6 +55,7 @@ def train(model):
     return losses
 
 
+@pytest.mark.slow
 def test_a_u_net_trains_as_without_a_pipeline():
     model = u_net().eval()  # batch norms by running statistics: those of micro-batches differ from the batch's
     expected = train(model)

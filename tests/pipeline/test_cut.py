@@ -40,6 +40,7 @@ F = nn.functional
 # ---- what segments do
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_any_cut_is_the_module_to_the_bit(name):
     make, inputs = MODELS[name]
@@ -116,6 +117,7 @@ def test_gradients_in_a_pipeline_are_the_modules_to_the_bit():
 # ---- random numbers and state
 
 
+@pytest.mark.slow
 def test_dropout_has_the_same_bits_for_any_cut_and_recompute():
     model, x = GPT(p=0.3), fl.randint(0, 11, (5, 6))
     found = []
@@ -132,6 +134,7 @@ def test_dropout_has_the_same_bits_for_any_cut_and_recompute():
         assert_same(other, found[0])
 
 
+@pytest.mark.slow
 def test_schedules_have_the_same_bits():
     """Of those that go backwards in one order."""
     model, x = GPT(p=0.2), fl.randint(0, 11, (8, 6))
@@ -158,6 +161,7 @@ def test_dropout_without_a_pipeline_moves_the_generator_once():
     assert_same(found[2], found[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpoint", ["never", "always"])
 def test_running_statistics_are_those_of_the_micro_batches_once_each(checkpoint):
     model, x = ResNet(), fl.randn(6, 3, 6, 6)
@@ -224,6 +228,7 @@ def test_parameters_that_the_forward_does_not_use_are_still_there():
 # ---- sizes and modes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples", [7, 5, 3, 1])
 def test_uneven_micro_batches_are_recorded_each_once(samples):
     model, x = ResNet().eval(), fl.randn(samples, 3, 6, 6)
@@ -236,6 +241,7 @@ def test_uneven_micro_batches_are_recorded_each_once(samples):
     assert fl.allclose(loss, (model(x) ** 2).mean(), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_copies_of_segments_are_prepared_for_other_sizes():
     model, x = ResNet().eval(), fl.randn(3, 3, 6, 6)
     parts = quick(model, x[:2], 2)
@@ -303,6 +309,7 @@ def test_other_ops_for_another_size_are_an_error_that_names_the_line():
 # ---- placement, state
 
 
+@pytest.mark.slow
 def test_the_state_dict_does_not_depend_on_the_cut():
     model, x = ResNet(), fl.randn(2, 3, 6, 6)
     keys = list(model.state_dict())
@@ -318,6 +325,7 @@ def test_the_state_dict_does_not_depend_on_the_cut():
     assert fl.equal(pipe.eval()(x), model.eval()(x))
 
 
+@pytest.mark.slow
 def test_loading_by_assignment_takes_the_new_parameters():
     model, x = ResNet(), fl.randn(2, 3, 6, 6)
     parts = quick(model, x, 2)
@@ -370,6 +378,7 @@ def test_casting_casts_the_module():
     assert parts(x.double()).dtype == fl.float64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpoint", ["never", "except_last", "always"])
 def test_gpipe_takes_segments(checkpoint):
     model, x = UNet(), fl.randn(4, 3, 8, 8)
@@ -389,6 +398,7 @@ def test_another_call_takes_several_arguments():
     assert fl.equal(parts(x), model(*x))
 
 
+@pytest.mark.slow
 def test_autocast_is_recorded():
     model, x = GPT(), fl.randint(0, 11, (4, 6))
     parts = quick(model, x, 2)
@@ -515,6 +525,7 @@ def test_what_no_process_has_kept_is_an_error_that_says_who_has_it():
     assert len(parts.recordings.programs) == 2
 
 
+@pytest.mark.slow
 def test_modes_are_as_they_were_after_both_are_recorded():
     model = ResNet()
     model.blocks[1].bn1.eval()

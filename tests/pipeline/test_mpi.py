@@ -100,58 +100,68 @@ def is_running(pid):
         return not select.select([process], [], [], 5.0)[0]
 
 
+@pytest.mark.slow
 @needs_mpi
 @pytest.mark.parametrize("processes", [2, 3, 4])
 def test_bits_are_those_of_threads(processes):
     Job(processes, "schedules", "models").succeeded()
 
 
+@pytest.mark.slow
 @needs_mpi
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_what_users_do(processes):
     Job(processes, "arguments_where_they_are_used", "training", "nothing_stays", "large_tensors_both_ways").succeeded()
 
 
+@pytest.mark.slow
 @needs_mpi
 @pytest.mark.parametrize("processes", [2, 3])
 def test_any_module_has_the_bits_of_threads(processes):
     Job(processes, "any_module", "any_models", "random_modules").succeeded()
 
 
+@pytest.mark.slow
 @needs_mpi
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_what_users_do_with_any_module(processes):
     Job(processes, "training_of_any_module", "each_process_has_its_own_bytes").succeeded()
 
 
+@pytest.mark.slow
 @needs_mpi
 @pytest.mark.parametrize("processes", [2, 4])
 def test_failures_that_are_caught(processes):
     Job(processes, "failures", "failures_of_splits", "different_calls", "writes_while_it_is_sent", "random_failures", "closes").succeeded()
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_a_program_that_stops_early_ends_the_others():
     Job(3, "program_stops_early").succeeded()
 
 
+@pytest.mark.slow
 @needs_mpi
 @pytest.mark.parametrize("name", ["killed", "exits"])
 def test_a_process_that_ends_without_a_word_is_named(name):
     Job(4, name, survive=True).failed(*(rf"rank {rank} raised: rank 1 \(process \d+ on" for rank in (0, 2, 3)))
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_mpiexec_may_end_the_others():
     """Open MPI's names the rank, too."""
     Job(4, "killed").failed(*(["process rank 1 with PID"] if is_open_mpi() else []))
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_a_process_elsewhere_is_missed():
     Job(3, "silent", survive=True).failed("rank 0 heard nothing", "rank 2 heard nothing")
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_a_program_that_fails_ends_the_others():
     Job(3, "program_fails").failed("rank 1 has ended its program by KeyError: 'broken program'")

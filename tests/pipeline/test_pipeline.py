@@ -64,6 +64,7 @@ def test_a_step_is_a_backward_of_the_batch(schedule, mode, ranks, micro_batches,
     assert_close([pipe(x)], [model(x)])
 
 
+@pytest.mark.slow
 def test_bits_are_the_same_for_any_cut_schedule_and_recompute():
     """Of schedules that go backwards in one order."""
     model = nn.Sequential(*mlp(6), nn.Dropout(0.3), nn.Linear(5, 5))

@@ -80,6 +80,7 @@ def test_the_command(model, tmp_path, capsys):
     assert predicted.startswith("predicted") and run.startswith("run") and run.count("%") == 1 and run.endswith("KiB")
 
 
+@pytest.mark.slow
 def test_the_command_cuts_modules_of_any_kind(model, tmp_path, capsys):
     picture = tmp_path / "plan.svg"
     options = ["--ranks", "2", "--seconds", "0.01", "--draw", str(picture), "--run", "--memory", "1GiB"]

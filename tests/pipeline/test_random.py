@@ -28,6 +28,7 @@ from support.random_pipelines import (
     sum_loss,
     wants_of,
 )
+from support.seeds import seeds
 
 import flambeau as fl
 from flambeau import _C, nn
@@ -53,7 +54,7 @@ def pairs_of(batch, target, plan, rule="even"):
     return pairs, [len(t) / len(target) for _, t in pairs]
 
 
-@pytest.mark.parametrize("seed", range(N_MODELS))
+@pytest.mark.parametrize("seed", seeds(N_MODELS))
 def test_a_pipeline_gives_the_bits_of_plain_execution(seed):
     r = random.Random(seed)
     schedule, samples = random_schedule(r, SCHEDULES), r.randint(1, 9)
@@ -67,7 +68,7 @@ def test_a_pipeline_gives_the_bits_of_plain_execution(seed):
     assert_close(found, expected, tolerance(model))
 
 
-@pytest.mark.parametrize("seed", range(N_GPIPE))
+@pytest.mark.parametrize("seed", seeds(N_GPIPE))
 def test_the_module_gives_the_bits_of_plain_execution(seed):
     """Its loss is one of the whole batch, so that is equal but for the order of its sum."""
     r = random.Random(seed)
@@ -219,7 +220,7 @@ class Case:
             assert "in the loss" in notes if self.layer is None else f"in layer '{self.layer}'" in notes
 
 
-@pytest.mark.parametrize("seed", range(N_FAULTS))
+@pytest.mark.parametrize("seed", seeds(N_FAULTS))
 def test_a_failure_is_raised_and_named_and_the_next_step_works(seed):
     case = Case(seed)
     pipe = case.plan.pipeline(case.model)

@@ -86,6 +86,7 @@ def counts(name, p):
     return [m for m in (1, 2, p, 2 * p, 2 * p + 1, 2 * p + 4, 4 * p) if name != "dualpipe-v" or m >= 2 * p]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 8])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_schedule_can_be_followed_in_every_form(name, p):

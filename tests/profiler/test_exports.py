@@ -351,6 +351,7 @@ def test_memory_summary():
         fl.memory_summary(3)
 
 
+@pytest.mark.slow
 def test_bench(capsys):
     assert cli.main(["bench", "--seconds", "0.001"]) == 0
     out = capsys.readouterr().out

@@ -525,6 +525,7 @@ def test_the_older_profile(tmp_path):
             make()
 
 
+@pytest.mark.slow
 def test_names_that_programs_of_pytorch_look_for():
     program = """
 import flambeau.compat.torch, torch

@@ -19,6 +19,7 @@ layers, repo = load("check_layers"), load("check_repo")
 imports, idioms = load("check_imports"), load("check_idioms")
 
 
+@pytest.mark.slow
 def test_the_repository_holds_its_layers():
     assert layers.main() == 0
 
@@ -131,10 +132,12 @@ def test_what_should_not_be_committed_is_found(name, text, message):
     assert any(message in fault for fault in repo.faults_of(name, text.encode()))
 
 
+@pytest.mark.slow
 def test_the_repository_is_clean():
     assert repo.main(ROOT) == 0
 
 
+@pytest.mark.slow
 def test_the_package_has_no_circles():
     assert imports.main(ROOT) == 0
 
@@ -158,6 +161,7 @@ def test_circles_are_found(a, b, found, tmp_path):
     assert (imports.circles(graph) == [["p.a", "p.b"]]) == found
 
 
+@pytest.mark.slow
 def test_the_repository_holds_its_idioms():
     assert idioms.main() == 0
 

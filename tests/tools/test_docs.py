@@ -84,6 +84,7 @@ def test_figures_of_results():
     assert docs.rows_with_ratios(text) == [("net, image/s", 1.5, True), ("f, ms", 1.5, False)]
 
 
+@pytest.mark.slow
 def test_every_page_of_the_reference_says_something():
     names = [f"{m}.{n}" for m in ("flambeau", "flambeau.nn", "flambeau.optim", "flambeau.linalg") for n in reference.names_of(m)]
     assert [name for name in names if not reference.said(name)] == []

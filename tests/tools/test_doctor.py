@@ -87,6 +87,7 @@ def test_nothing_readable(tmp_path):
     assert {f.subject for f in findings} >= {"installation", "processor", "threads", "memory"}
 
 
+@pytest.mark.slow
 def test_command():
     done = subprocess.run([sys.executable, "-m", "flambeau", "doctor"], capture_output=True, text=True, timeout=60)
     assert "installation" in done.stdout and done.returncode == ("to mend" in done.stdout and "nothing to mend" not in done.stdout), done

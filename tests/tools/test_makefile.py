@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # A build that edits a source of its own, as a person would meanwhile. Clocks of files tick slowly: it waits for the next.
@@ -20,6 +22,7 @@ if "--build" in sys.argv:
 """
 
 
+@pytest.mark.slow
 def test_what_is_edited_while_it_is_built_is_built_the_next_time(tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)
     for name in ("csrc/a.cpp", "ops/a.yaml", "cmake/a.cmake", "tools/opgen/a.py", "src/flambeau/_tensor.pyi.in", "CMakeLists.txt", "pyproject.toml"):

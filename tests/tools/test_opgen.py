@@ -40,6 +40,7 @@ def out(generated, tmp_path):
     return shutil.copytree(generated, tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_the_table_is_clean():
     env = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
     result = subprocess.run([sys.executable, "-m", "opgen", "check"], env=env, capture_output=True, text=True, check=False)
@@ -172,12 +173,14 @@ def changed(table, out):
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
+@pytest.mark.slow
 def test_what_did_not_change_is_not_written(table, out):
     path = table / "activation.yaml"
     path.write_text(path.read_text().replace("- op: relu(", "# a comment\n- op: relu(", 1))
     assert changed(table, out) == set()
 
 
+@pytest.mark.slow
 def test_an_op_recompiles_only_what_uses_it(table, out):
     """A new entry: its header, its shard of wrappers, loops and bindings, and the list of names. Gone again: the same."""
     path = table / "unary.yaml"
@@ -190,6 +193,7 @@ def test_an_op_recompiles_only_what_uses_it(table, out):
     assert changed(table, out) == written and not (out / "op" / "twice_sin.h").exists()
 
 
+@pytest.mark.slow
 def test_a_signature_changes_its_own_header_alone(table, out):
     path = table / "activation.yaml"
     old = "- op: relu(Tensor x) -> Tensor y"
@@ -198,6 +202,7 @@ def test_a_signature_changes_its_own_header_alone(table, out):
     assert {n for n in changed(table, out) if n.endswith(".h")} == {"op/relu.h"}
 
 
+@pytest.mark.slow
 def test_generated_files_name_what_they_use(out):
     """Every op, kernel and composition that a generated source calls is declared by a header that it includes itself."""
     folders = {"op": "op", "kernels": "kernel", "native": "native"}

@@ -43,6 +43,7 @@ def complaints(folder):
     return found
 
 
+@pytest.mark.slow
 def test_mypy_accepts_and_refuses(tmp_path):
     """One test, since each process that runs tests would run mypy anew for its own."""
     found = complaints(tmp_path)
@@ -66,6 +67,7 @@ def test_runs(path, tmp_path, monkeypatch):
     fl.set_rng_state(before)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("pyright") is None, reason="no pyright; `make types` installs it")
 def test_pyright_accepts_and_refuses(tmp_path):
     """The same programs, without the texts, which are mypy's own."""

@@ -82,6 +82,7 @@ def test_what_is_refused(call, error, text):
         call()
 
 
+@pytest.mark.slow
 def test_without_scipy():
     code = """
 import sys

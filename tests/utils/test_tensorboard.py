@@ -39,6 +39,7 @@ def test_numbers_and_histograms(tmp_path):
     assert {"both/a", "both/b"} <= found.keys() or {"both"} <= found.keys()
 
 
+@pytest.mark.slow
 def test_pictures_texts_and_tables(tmp_path):
     import matplotlib
 
