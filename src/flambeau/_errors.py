@@ -152,3 +152,7 @@ def no_such_axis(op: str, name: str, dim: int, shape: Sequence[int], what: str =
 
 class NoSparseError(TypeError, NotImplementedError):
     """What is not there for sparse tensors: PyTorch says that the kernel is not implemented."""
+
+
+class SchemaError(TypeError, RuntimeError):
+    """A call of an operator that its schema does not fit."""

@@ -257,3 +257,18 @@ def test_values_are_refused_and_nothing_stays():
         "RuntimeError aten._local_scalar_dense.default", "NotImplementedError torch.unique", "NotImplementedError make_fx: tracing_mode = 'symbolic'", "ValueError make_fx: tracing_mode = 'other'; expected 'real' or 'fake'",
         "NotImplementedError make_fx: pre_dispatch = True", "[True] None True",
     ]  # fmt: skip
+
+
+def test_overloads_tell_numbers_from_tensors():
+    assert run("""
+        i, j, y = torch.tensor([0]), torch.tensor([[0]]), x.abs() + 1
+        for f in (lambda x: x % 2, lambda x: x % x, lambda x: 5 % x, lambda x: x // 2, lambda x: torch.fmod(x, 2), lambda x: x.long() & 1, lambda x: x.long() << 1,
+                  lambda x: torch.lerp(x, 2 * x, 0.5), lambda x: torch.lerp(x, 2 * x, x), lambda x: x.index_fill(0, i, 2.0), lambda x: x.scatter(1, j, 1.0),
+                  lambda x: x.scatter(1, j, x), lambda x: torch.linalg.vector_norm(x, 1, dim=1)):
+            g, ok = agree(f, y, other=(y + 1,))
+            print(ok, ops(g))
+    """) == [
+        "True remainder.Scalar", "True remainder.Tensor", "True remainder.Scalar_Tensor", "True floor_divide.default", "True fmod.Scalar",
+        "True _to_copy.default bitwise_and.Scalar", "True _to_copy.default bitwise_left_shift.Tensor_Scalar", "True mul.Tensor lerp.Scalar",
+        "True mul.Tensor lerp.Tensor", "True index_fill.int_Scalar", "True scatter.value", "True scatter.src", "True linalg_vector_norm.default",
+    ]  # fmt: skip

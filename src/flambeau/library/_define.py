@@ -157,7 +157,7 @@ _KEYS = {"CPU": "cpu", "CUDA": "cuda", "Meta": "meta", "CompositeExplicitAutogra
 def _checked_key(key: str) -> str:
     known = key in _KEYS or key == "CompositeImplicitAutograd" or key.startswith("Autocast") or _kind_recorded(key) is not None
     if not known:
-        raise ValueError(
+        raise _C.ArgumentError(
             f"impl: '{key}'; expected one of {', '.join(_KEYS)}, CompositeImplicitAutograd, AutocastCPU, Autograd, AutogradCPU "
             "(register_autograd takes the backward alone)"
         )

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._errors import SchemaError
 
 
 def _is_int(value: Any) -> bool:
@@ -131,22 +132,22 @@ class Schema(NamedTuple):
         """
         positional = self.positional
         if len(args) > len(positional):
-            raise TypeError(f"{op}: {len(args)} positional arguments; expected at most {len(positional)}: {op}{self.form}")
+            raise SchemaError(f"{op}: {len(args)} positional arguments; expected at most {len(positional)}: {op}{self.form}")
         names = [a.name for a in self.arguments]
         if unknown := [k for k in kwargs if k not in names]:
-            raise TypeError(f"{op}: there is no argument '{unknown[0]}'; expected {op}{self.form}")
+            raise SchemaError(f"{op}: there is no argument '{unknown[0]}'; expected {op}{self.form}")
         values = []
         for i, argument in enumerate(self.arguments):
             if i < len(args) and not argument.keyword_only:
                 if argument.name in kwargs:
-                    raise TypeError(f"{op}: argument '{argument.name}' is given twice; expected {op}{self.form}")
+                    raise SchemaError(f"{op}: argument '{argument.name}' is given twice; expected {op}{self.form}")
                 value = args[i]
             else:
                 value = kwargs.get(argument.name, argument.default)
                 if value is inspect.Parameter.empty:
-                    raise TypeError(f"{op}: argument '{argument.name}' is missing; expected {op}{self.form}")
+                    raise SchemaError(f"{op}: argument '{argument.name}' is missing; expected {op}{self.form}")
             if not argument.kind.takes(value):
-                raise TypeError(f"{op}: argument '{argument.name}' is {_described(value)}; expected {argument.kind.words}")
+                raise SchemaError(f"{op}: argument '{argument.name}' is {_described(value)}; expected {argument.kind.words}")
             values.append(value)
         return values
 
@@ -168,14 +169,14 @@ class Schema(NamedTuple):
         want = self.returns
         if not want:
             if result is not None and result != ():
-                raise TypeError(f"{op}: the function returned {_described(result)}; expected None: {op}{self.form}")
+                raise SchemaError(f"{op}: the function returned {_described(result)}; expected None: {op}{self.form}")
             return
         if len(want) > 1 and (not isinstance(result, (tuple, list)) or len(result) != len(want)):
-            raise TypeError(f"{op}: the function returned {_described(result)}; expected {len(want)} results: {op}{self.form}")
+            raise SchemaError(f"{op}: the function returned {_described(result)}; expected {len(want)} results: {op}{self.form}")
         for i, (kind, value) in enumerate(zip(want, result if len(want) > 1 else (result,), strict=True)):
             if not kind.takes(value):
                 which = f"result {i}" if len(want) > 1 else "the result"
-                raise TypeError(f"{op}: {which} is {_described(value)}; expected {kind.words}: {op}{self.form}")
+                raise SchemaError(f"{op}: {which} is {_described(value)}; expected {kind.words}: {op}{self.form}")
 
 
 def _described(value: Any) -> str:
@@ -198,9 +199,9 @@ def _kind(text: str, whole: str) -> tuple[Kind, str]:
     match = _TYPE.match(text)
     name = _SAME.get(match[1], match[1]) if match else ""
     if match is None or name not in _PLAIN:
-        raise ValueError(f"schema '{whole}': type '{text}'; expected one of {', '.join(_PLAIN)} with ?, [] or []? behind it")
+        raise _C.ArgumentError(f"schema '{whole}': type '{text}'; expected one of {', '.join(_PLAIN)} with ?, [] or []? behind it")
     if match[2] and name != "Tensor":
-        raise ValueError(f"schema '{whole}': type '{text}'; only tensors are written to")
+        raise _C.ArgumentError(f"schema '{whole}': type '{text}'; only tensors are written to")
     many = match[4] is not None
     first, last = match[3] is not None, match[5] is not None
     return Kind(name, first and many, many, last if many else first), match[2] or ""
@@ -213,11 +214,11 @@ def _default(text: str, kind: Kind, whole: str) -> Any:
     try:
         value = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
     except (ValueError, SyntaxError):
-        raise ValueError(f"schema '{whole}': default '{text}'; expected a number, a text, a list, True, False or None") from None
+        raise _C.ArgumentError(f"schema '{whole}': default '{text}'; expected a number, a text, a list, True, False or None") from None
     if kind.many and isinstance(value, (int, float)) and not isinstance(value, bool):
         value = [value]
     if not kind.takes(value):
-        raise ValueError(f"schema '{whole}': default '{text}'; expected {kind.words}")
+        raise _C.ArgumentError(f"schema '{whole}': default '{text}'; expected {kind.words}")
     return value
 
 
@@ -249,7 +250,7 @@ def parse(text: str) -> Schema:
     head, arrow, tail = text.strip().rpartition("->")
     head, tail = head.strip(), tail.strip()
     if not arrow or not head.startswith("(") or not head.endswith(")"):
-        raise ValueError(f"schema '{text}'; expected something like '(Tensor x, int n=1) -> Tensor'")
+        raise _C.ArgumentError(f"schema '{text}'; expected something like '(Tensor x, int n=1) -> Tensor'")
     arguments: list[Argument] = []
     keyword_only = False
     for piece in _pieces(head[1:-1]):
@@ -259,23 +260,23 @@ def parse(text: str) -> Schema:
         declared, equals, default = piece.partition("=")
         words = declared.split()
         if len(words) != 2 or not words[1].isidentifier():
-            raise ValueError(f"schema '{text}': argument '{piece}'; expected a type and a name, and maybe a default")
+            raise _C.ArgumentError(f"schema '{text}': argument '{piece}'; expected a type and a name, and maybe a default")
         kind, alias = _kind(words[0], text)
         if words[1] in (a.name for a in arguments):
-            raise ValueError(f"schema '{text}': two arguments are called '{words[1]}'")
+            raise _C.ArgumentError(f"schema '{text}': two arguments are called '{words[1]}'")
         value = _default(default, kind, text) if equals else inspect.Parameter.empty
         arguments.append(Argument(words[1], kind, value, keyword_only, alias.endswith("!)"), alias))
     several = tail.startswith("(")
     if several and not tail.endswith(")"):
-        raise ValueError(f"schema '{text}': results '{tail}'; expected a type, or several in parentheses")
+        raise _C.ArgumentError(f"schema '{text}': results '{tail}'; expected a type, or several in parentheses")
     returns = []
     for piece in _pieces(tail[1:-1] if several else tail):
         kind, alias = _kind(piece.split()[0], text)
         if alias:
-            raise ValueError(f"schema '{text}': a result is an argument or a view of one; expected new results alone: return () instead")
+            raise _C.ArgumentError(f"schema '{text}': a result is an argument or a view of one; expected new ones alone: return () instead")
         returns.append(kind)
     if not several and len(returns) != 1:
-        raise ValueError(f"schema '{text}': results '{tail}'; expected a type, or several in parentheses")
+        raise _C.ArgumentError(f"schema '{text}': results '{tail}'; expected a type, or several in parentheses")
     return Schema(tuple(arguments), tuple(returns))
 
 

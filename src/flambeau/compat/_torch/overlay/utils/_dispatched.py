@@ -27,11 +27,13 @@ _RENAMED = {
     "log_softmax_backward": "_log_softmax_backward_data", "nll_loss": "nll_loss_forward", "prelu_kernel": "_prelu_kernel",
     "relu_backward": "threshold_backward", "rms_norm": "_fused_rms_norm", "rms_norm_backward": "_fused_rms_norm_backward", "scaled_dot_product_attention": "_scaled_dot_product_flash_attention_for_cpu",
     "scaled_dot_product_attention_backward": "_scaled_dot_product_flash_attention_for_cpu_backward", "softmax": "_softmax",
-    "softmax_backward": "_softmax_backward_data",
+    "softmax_backward": "_softmax_backward_data", "vector_norm": "linalg_vector_norm",
 }  # fmt: skip
 # Overloads other than `default`.
-_BY_TENSOR = frozenset("add sub mul div floor_divide remainder fmod bitwise_and bitwise_or bitwise_xor lerp".split())
-_BY_OPERAND = frozenset("eq ne lt le gt ge".split())
+_BY_TENSOR = frozenset("add sub mul div".split())
+_BY_OPERAND = frozenset("eq ne lt le gt ge remainder fmod bitwise_and bitwise_or bitwise_xor".split())
+_SHIFTS = frozenset(("bitwise_left_shift", "bitwise_right_shift"))
+_BY_LAST = {"lerp": ("Scalar", "Tensor"), "index_fill": ("int_Scalar", "int_Tensor"), "scatter": ("value", "src")}  # by a number, by a tensor
 _BY_AXIS = {"sum": "dim_IntList", "mean": "dim", "max": "dim", "min": "dim", "median": "dim", "prod": "dim_int", "any": "dim", "all": "dim"}
 # What a kernel's name says here, and an argument in ATen.
 _SAYS: dict[str, dict[str, Any]] = {
@@ -200,7 +202,11 @@ def _overload(name: str, args: Sequence[Any]) -> str:
     if name in _BY_TENSOR:
         return "Tensor"
     if name in _BY_OPERAND:
-        return "Tensor" if isinstance(second, Tensor) else "Scalar"
+        return "Scalar" if not isinstance(second, Tensor) else "Tensor" if isinstance(args[0], Tensor) else "Scalar_Tensor"
+    if name in _SHIFTS:
+        return "Tensor_Scalar" if not isinstance(second, Tensor) else "Tensor" if isinstance(args[0], Tensor) else "Scalar_Tensor"
+    if name in _BY_LAST and len(args) > 2:
+        return _BY_LAST[name][isinstance(args[-1], Tensor)]
     if name == "pow":
         return "Tensor_Tensor" if isinstance(args[0], Tensor) and isinstance(second, Tensor) else "Tensor_Scalar" if isinstance(args[0], Tensor) else "Scalar"
     if name in _BY_AXIS:
