@@ -16,6 +16,7 @@ from flambeau.optim.optimizer import Optimizer
 from flambeau.optim.rmsprop import RMSprop
 from flambeau.optim.sgd import SGD
 from flambeau.optim.sparse_adam import SparseAdam
+from flambeau.optim.stateless import swap_in_optimizer_params_and_state
 
 if _typing.TYPE_CHECKING:
     from flambeau.optim import swa_utils
@@ -39,6 +40,7 @@ __all__ = [
     "SparseAdam",
     "lr_scheduler",
     "swa_utils",
+    "swap_in_optimizer_params_and_state",
 ]
 
 
