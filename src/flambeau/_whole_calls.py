@@ -10,7 +10,8 @@ has a `__torch_function__` of its own (or the first mode) on, the code of these 
 Other programs pay nothing. The function objects stay the same, so that `from torch.nn.functional import normalize` and
 tables whose keys are functions work. Arguments that have defaults are handed over by name, and all of them, where PyTorch's function is
 written in Python and so does the same. Which functions: those of `flambeau`, `nn.functional`, `linalg`, `fft` and `special` with a
-parameter that is annotated as a Tensor, those of `*tensors`, and the methods in `METHODS`.
+parameter that is annotated as a Tensor, those of `*tensors`, the methods in `METHODS`, and of `nn.init` those in `_INIT`, which hand over
+all arguments by name. Functions that make tensors of what is none (`_MADE`) look from the first mode on: only modes see them.
 
 Objects that are no Tensors and have a `__torch_function__`, such as an operator that stands for a matrix, are seen by native functions.
 Nobody hears of their classes, so a function in Python sees them once there is a subclass of Tensor, and from the start where `import torch`
@@ -49,7 +50,17 @@ METHODS = (
     "__repr__ __format__ __contains__ __reversed__ __array__ __deepcopy__ __reduce_ex__"
 ).split()
 
+# Of nn.init: what PyTorch hands over.
+_INIT = frozenset(("uniform_", "normal_", "constant_", "kaiming_uniform_"))
+
+# What makes tensors, in Python here and native in PyTorch.
+_MADE = (
+    "tensor as_tensor asarray scalar_tensor sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor "
+    "sparse_compressed_tensor"
+).split()
+
 on = False
+_modes_seen = False
 _lock = threading.RLock()
 _looking: dict[types.FunctionType, types.CodeType] = {}
 _own: dict[types.FunctionType, types.CodeType] = {}
@@ -76,9 +87,15 @@ def is_native_in_pytorch(name: str) -> bool:
 def names_arguments(function: types.FunctionType) -> bool:
     """Whether PyTorch's function is in Python, which hands arguments with defaults over by name."""
     name = function.__name__
+    if _of_init(function):
+        return True
     if vars(importlib.import_module("flambeau.nn.functional")).get(name) is function:
         return not is_native_in_pytorch(name)
     return name in _PYTHON_THERE
+
+
+def _of_init(function: types.FunctionType) -> bool:
+    return function.__name__ in _INIT and vars(sys.modules.get("flambeau.nn.init", types)).get(function.__name__) is function
 
 
 def by_name(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -112,6 +129,7 @@ def _entry(function: types.FunctionType, original: types.FunctionType) -> Callab
 
     signature = inspect.signature(function)
     named: list[bool] = []
+    all_named = _of_init(function)
 
     def enter(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if any(getattr(type(value), "_sees_parts", False) for value in _entries(args, kwargs)):
@@ -120,6 +138,8 @@ def _entry(function: types.FunctionType, original: types.FunctionType) -> Callab
             named.append(names_arguments(function))
         if named[0]:
             args, kwargs = by_name(signature, args, kwargs)
+            if all_named:
+                args, kwargs = (), dict(zip(signature.parameters, args)) | kwargs
         return _C.call_override(function, args, kwargs)
 
     return enter
@@ -170,7 +190,7 @@ def as_written(function: Any) -> Any:
     return as_it_was(function) if isinstance(function, types.FunctionType) and function in _own else function
 
 
-def _code_that_looks(function: types.FunctionType) -> types.CodeType:
+def _code_that_looks(function: types.FunctionType, look: Callable[..., bool] | None = None) -> types.CodeType:
     import inspect
 
     original = as_it_was(function)
@@ -200,7 +220,7 @@ def _code_that_looks(function: types.FunctionType) -> types.CodeType:
             f"    _was = {was}",
             f"    return _was({passed})",
         ]
-    look = _C.has_override if found else _looks_inside
+    look = look or (_C.has_override if found else _looks_inside)
     return code_that_runs(lines, function, dict(zip(_MARKS, (look, _entry(function, original), original))))
 
 
@@ -220,6 +240,8 @@ def _looks_inside(*args: Any) -> bool:
 def functions_of(space: Any) -> list[types.FunctionType]:
     """The functions of a namespace that arguments take over whole."""
     every = [value for _, value in sorted(vars(space).items()) if isinstance(value, types.FunctionType)]
+    if getattr(space, "__name__", "").endswith("nn.init"):
+        return [value for value in every if value.__name__ in _INIT]
     return [value for value in every if vars(space).get(value.__name__) is value and _is_taken_over(value)]
 
 
@@ -233,7 +255,7 @@ def _is_taken_over(function: types.FunctionType) -> bool:
     return takes and isinstance(inspect.unwrap(function), types.FunctionType)
 
 
-_SPACES = ("flambeau", *(f"flambeau.{name}" for name in ("nn.functional", "linalg", "fft", "special")))
+_SPACES = ("flambeau", *(f"flambeau.{name}" for name in ("nn.functional", "nn.init", "linalg", "fft", "special")))
 
 
 def turn_on() -> None:
@@ -249,11 +271,31 @@ def turn_on() -> None:
             _look(vars(Tensor)[name])
 
 
+def _in_a_mode(*args: Any) -> bool:
+    return _C.has_override(None)
+
+
+def turn_on_for_modes() -> None:
+    """The same, and what only modes see."""
+    global _modes_seen
+    turn_on()
+    if not _modes_seen:
+        with _lock:
+            _modes_seen = True
+            space = vars(sys.modules["flambeau"])
+            for name in _MADE:
+                if isinstance(space.get(name), types.FunctionType):
+                    _look(space[name], _in_a_mode)
+
+
 def meet(value: Any) -> None:
     """Has a function of the package that was loaded just now look, too."""
-    if on and isinstance(value, types.FunctionType) and _is_taken_over(value):
+    if on and isinstance(value, types.FunctionType):
         with _lock:
-            _look(value)
+            if _is_taken_over(value):
+                _look(value)
+            elif _modes_seen and value.__name__ in _MADE:
+                _look(value, _in_a_mode)
 
 
 def meet_all(name: str) -> None:
@@ -264,11 +306,11 @@ def meet_all(name: str) -> None:
                 _look(function)
 
 
-def _look(function: types.FunctionType) -> None:
+def _look(function: types.FunctionType, look: Callable[..., bool] | None = None) -> None:
     if function in _looking:
         return
     own = own_code(function)
-    _looking[function] = _code_that_looks(function)
+    _looking[function] = _code_that_looks(function, look)
     if function.__code__ is own:  # no trace has replaced it
         function.__code__ = _looking[function]
 

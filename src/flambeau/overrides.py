@@ -156,7 +156,7 @@ class TorchFunctionMode:
         )
 
     def __enter__(self) -> TorchFunctionMode:
-        _whole_calls.turn_on()
+        _whole_calls.turn_on_for_modes()
         _stack().append(self)
         _mode_is(True)
         return self

@@ -479,3 +479,44 @@ def test_operators_have_pytorchs_names(text):
         assert found.replace("Keyed(", "tensor(") == expected
     else:
         assert np.array_equal(np.asarray(found), np.asarray(expected))
+
+
+MADE = {
+    "tensor": lambda: fl.tensor([1.0], dtype=fl.float64), "as_tensor": lambda: fl.as_tensor([1.0]), "asarray": lambda: fl.asarray([1.0]),
+    "scalar_tensor": lambda: fl.scalar_tensor(1.0), "sparse_coo_tensor": lambda: fl.sparse_coo_tensor([[0]], [1.0], (2,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_modes_see_what_makes_tensors(name):
+    seen = []
+
+    class Mode(fl.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append((func, list(kwargs or ())))
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        made = MADE[name]()
+    assert seen == [(getattr(fl, name), ["dtype"] if name == "tensor" else [])]
+    assert fl.equal(made.to_dense(), MADE[name]().to_dense())
+
+
+def test_modes_and_objects_get_initialisations_by_name():
+    """As PyTorch hands them over; programs that make networks without filling them return `kwargs["tensor"]`."""
+
+    class Leave(fl.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return kwargs["tensor"] if func.__module__ == "flambeau.nn.init" else func(*args, **(kwargs or {}))
+
+    class Names(fl.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__, args, sorted(kwargs or {})
+
+    x = fl.zeros(2)
+    with Leave():
+        assert fl.nn.init.constant_(x, 3.0) is x and fl.nn.init.normal_(x) is x
+    assert x.tolist() == [0.0, 0.0]
+    assert fl.nn.init.uniform_(x.as_subclass(Names), 1.0, 2.0) == ("uniform_", (), ["a", "b", "generator", "tensor"])
+    assert fl.nn.init.constant_(x, 3.0).tolist() == [3.0, 3.0]
