@@ -63,6 +63,8 @@ REFUSED = [
     (lambda: xp.cumulative_sum(fl.ones(2, 2)), ValueError, "axis = None; expected an axis"),
     (lambda: xp.take(fl.ones(2, 2), fl.tensor([0])), ValueError, "axis = None; expected an axis"),
     (lambda: xp.take(fl.ones(2), fl.tensor([2])), IndexError, "2"),
+    (lambda: xp.take(fl.ones(2, 2), fl.tensor([0]), axis=2), IndexError, "take: axis = 2, but x has shape"),
+    (lambda: xp.take_along_axis(fl.ones(2, 2), fl.tensor([[0]]), axis=-3), IndexError, "take_along_axis: axis = -3, but x has shape"),
     (lambda: xp.squeeze(fl.ones(2), 0), ValueError, "expected axes of size 1"),
     (lambda: xp.nonzero(fl.tensor(1)), ValueError, "x is 0-d"),
     (lambda: xp.astype(fl.ones(2, dtype=fl.complex64), xp.float32), fl.DTypeError, "expected a complex type"),

@@ -274,6 +274,9 @@ def test_max_pool_indices():
 def test_flatten_unflatten_pads():
     x = fl.arange(12.0).reshape(2, 6)
     assert nn.Unflatten(1, (2, 3))(x).shape == (2, 2, 3)
+    for dim in (2, 3, -3):  # 3 was the axis 1
+        with pytest.raises(IndexError, match="Dimension out of range"):
+            nn.Unflatten(dim, (2, 3))(x)
     assert nn.ConstantPad1d((1, 0), 9.0)(x)[0].tolist() == [9, 0, 1, 2, 3, 4, 5]
     assert nn.ZeroPad2d((0, 1, 1, 0))(x).shape == (3, 7)
     with pytest.raises(ValueError, match="one int or 4"):

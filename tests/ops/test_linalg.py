@@ -276,6 +276,7 @@ ERRORS = [
     (lambda: linalg.lu_solve(fl.eye(2), fl.tensor([1, 2]), fl.eye(2)), fl.ShapeError, r"pivots are int64 \[2\]"),
     (lambda: linalg.matrix_norm(fl.eye(2), 3), ValueError, "ord = 3; expected 'fro'"),
     (lambda: linalg.matrix_norm(fl.eye(2), dim=(0, 0)), ValueError, "expected two different axes"),
+    (lambda: linalg.matrix_norm(fl.eye(2), dim=(0, 2)), IndexError, "an axis of dim = 2, but A has shape"),
     (lambda: linalg.norm(fl.ones(2, 2, 2), 2), fl.ShapeError, "expected one or two axes where ord is given"),
     (lambda: linalg.cond(fl.eye(2), 3), ValueError, "p = 3; expected None"),
     (lambda: linalg.multi_dot([fl.eye(2)]), ValueError, "1 tensors; expected at least two"),

@@ -448,6 +448,7 @@ ERRORS = [
     (lambda: X[fl.tensor([True])], IndexError, r"a mask of shape \[1\]; expected \[2\], as long as axis 0"),
     (lambda: fl.eye(2).to_sparse_csr().transpose(5, 0), IndexError, "dim = 5"),
     (lambda: X.sum(2), IndexError, "dim = 2"),
+    (lambda: X.norm(dim=(0, 3)), IndexError, "norm: dim = 3"),
     (lambda: X**-1, TypeError, "exponent = -1; expected a number above 0"),
     (lambda: fl.sparse_coo_tensor([[0, 5]], [1.0, 2.0], (3,)), fl.RangeError, r"indices\[0\] go from 0 to 5; expected 0 to 2"),
     (lambda: fl.sparse_coo_tensor([[0, -1]], [1.0, 2.0]), fl.RangeError, "go from -1 to 0"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import flambeau as fl
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import no_such_axis
 from flambeau.array_api._dtypes import together
 
 
@@ -124,24 +125,32 @@ def _positions(x: Tensor, indices: Tensor, axis: int) -> Tensor:
     return ops.where(wide < 0, wide + x.shape[axis], wide)
 
 
+def _axis(name: str, x: Tensor, axis: int) -> int:
+    """An axis of x, counted from the first."""
+    if not -x.ndim <= axis < x.ndim:
+        raise no_such_axis(name, "axis", axis, x.shape, "x")
+    return axis % x.ndim
+
+
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
     """The slices along an axis at these positions; `axis` may be left out where there is but one.
 
     Raises:
+        IndexError: x has no such axis.
         ValueError: no axis, and x has several.
     """
     if axis is None:
         if x.ndim != 1:
             raise ValueError(f"take: x has shape {list(x.shape)} and axis = None; expected an axis")
         axis = 0
-    d = axis % x.ndim
+    d = _axis("take", x, axis)
     flat = ops.index_select(x, d, _positions(x, indices, d).reshape(-1))
     return flat.reshape((*x.shape[:d], *indices.shape, *x.shape[d + 1 :]))
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     """Elements along an axis at positions of their own for each line; the other axes broadcast."""
-    d = axis % x.ndim
+    d = _axis("take_along_axis", x, axis)
     shape = list(fl.broadcast_shapes((*x.shape[:d], 1, *x.shape[d + 1 :]), (*indices.shape[:d], 1, *indices.shape[d + 1 :])))
     shape[d] = x.shape[d]
     x = x.expand(shape)

@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
+from flambeau._errors import no_such_axis
 from flambeau._out import deliver
 from flambeau.linalg import _complex_systems
 from flambeau.linalg._arguments import check_tensors
@@ -55,7 +56,10 @@ def matrix_norm(
     """
     _check_matrices("linalg.matrix_norm", A)
     axes, n = list(dim) if isinstance(dim, (tuple, list)) or not isinstance(dim, (int, Integral)) else [int(dim)], A.ndim
-    if len(axes) != 2 or not -n <= axes[0] < n or not -n <= axes[1] < n or axes[0] % n == axes[1] % n:
+    for d in axes:
+        if not -n <= d < n:
+            raise no_such_axis("linalg.matrix_norm", "an axis of dim", d, A.shape, "A")
+    if len(axes) != 2 or axes[0] % n == axes[1] % n:
         raise _C.ArgumentError(f"linalg.matrix_norm: dim = {dim}, A has shape {list(A.shape)}; expected two different axes")
     if dtype is not None:
         A = A.to(dtype)

@@ -422,7 +422,7 @@ def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
 
 @answers("norm", "vector_norm")
 def _norm(x: SparseTensor, p: Any = 2, dim: Any = None) -> Tensor:
-    axes = range(x.ndim) if dim is None else {d % x.ndim for d in ([dim] if isinstance(dim, int) else dim) or range(x.ndim)}
+    axes = wrapped("norm", x, dim) if isinstance(dim, int) or dim else range(x.ndim)
     if len(axes) < x.ndim or isinstance(p, str) and p != "fro":
         raise ValueError(f"norm: p = {p!r}, dim = {dim}; expected a number or 'fro', of all elements of a sparse tensor")
     return ops.vector_norm(x.coalesce()._val, 2.0 if p in ("fro", None) else float(p))
