@@ -87,7 +87,8 @@ def _processor_seconds():
 def pytest_runtest_protocol(item):
     before = _processor_seconds()
     result = yield
-    if (took := _processor_seconds() - before) > SLOW_SECONDS and not any(item.iter_markers("slow")) and not any(item.iter_markers("large")):
+    took, marked = _processor_seconds() - before, any(item.get_closest_marker(name) for name in ("slow", "large"))
+    if took > SLOW_SECONDS and not marked and not {"parity", "packages"} & set(item.path.parts):  # those are apart, and all are run
         _unmarked.append(f"{item.nodeid}: {took:.1f} s")
     return result
 

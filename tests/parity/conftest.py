@@ -16,9 +16,9 @@ except ImportError:
 else:
     torch.set_num_threads(2)
     # For each seed PyTorch keeps the stack of its caller for each kind of device that it may meet yet (2 ms of the tests' stacks).
-    for device in (torch.cuda, torch.mps, torch.xpu, torch.mtia):
+    for device in (torch.cuda, torch.xpu, torch.mtia):
         if not device.is_available():
-            device._is_in_bad_fork = lambda: True
+            device.manual_seed_all = lambda seed: None
 
 
 @pytest.fixture(autouse=True)
