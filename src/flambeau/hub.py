@@ -86,8 +86,19 @@ def _entries(folder: str) -> Any:
     return module
 
 
+def _is_there(package: str) -> bool:
+    try:
+        return package in sys.modules or importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # of a package in one that is not there
+        return False
+
+
 def _entry(folder: str, model: str) -> Any:
-    found = getattr(_entries(folder), model, None)
+    module = _entries(folder)
+    wanted = getattr(module, "dependencies", None) or ()
+    if missing := [package for package in wanted if package != "torch" and not _is_there(package)]:  # torch is this library
+        raise RuntimeError(f"hub: {folder}/hubconf.py depends on {', '.join(missing)}; expected these to be installed")
+    found = getattr(module, model, None)
     if not callable(found):
         raise RuntimeError(f"hub: {folder}/hubconf.py has no entry {model!r}; it has {', '.join(_names(folder))}")
     return found
@@ -135,7 +146,7 @@ def load(
 
     Raises:
         DownloadRefused: it does not.
-        RuntimeError: there is no such entry.
+        RuntimeError: there is no such entry, or what `dependencies` in hubconf.py names is not installed.
     """
     return _entry(_folder(repo_or_dir, source, force_reload), model)(*args, **kwargs)
 

@@ -252,3 +252,14 @@ def test_programs_are_printed_and_take_other_operators():
         "    # inputs", "    p_0_weight: PARAMETER target='0.weight'", "    p_0_bias: PARAMETER target='0.bias'", "    input: USER_INPUT", "    ",
         "    # outputs", "    relu: USER_OUTPUT", "    ", "Range constraints: {}", "", "t.default addmm.default clamp_min.default True",
     ]  # fmt: skip
+
+
+def test_arguments_that_have_to_be_named():
+    assert run("""
+        class Net(nn.Module):
+            def forward(self, x, *, scale, shift=None):
+                return x["a"] * scale
+        ep = export(Net(), ({"a": torch.ones(2)},), {"scale": torch.full((2,), 3.0)})
+        print(ep.graph_signature.user_inputs, ep.module()({"a": torch.ones(2)}, scale=torch.full((2,), 2.0)).tolist())
+        says_error(lambda: export(Net(), ({"a": torch.ones(2)},)), TypeError)
+    """) == ["('x_a', 'scale') [2.0, 2.0]", "TypeError Net.forward() missing 1 required keyword-only argument: 'scale'"]

@@ -38,3 +38,13 @@ def test_a_state_of_this_machine_is_loaded_by_way_of_the_cache(tmp_path):
     found = hub.load_state_dict_from_url((tmp_path / "model.pt").as_uri(), tmp_path / "cache")
     assert found["weight"].tolist() == [1.0, 1.0]
     assert (tmp_path / "cache" / "model.pt").exists()
+
+
+def test_dependencies_are_looked_for(tmp_path):
+    (tmp_path / "hubconf.py").write_text("dependencies = ['torch', 'json', 'no_such_package', 'no_such_package.part']\ndef one(): return 1\n")
+    for call in (lambda: hub.load(str(tmp_path), "one", source="local"), lambda: hub.help(str(tmp_path), "one", source="local")):
+        with pytest.raises(RuntimeError, match="depends on no_such_package, no_such_package.part; expected these to be installed"):
+            call()
+    assert hub.list(str(tmp_path), source="local") == ["one"]
+    (tmp_path / "hubconf.py").write_text("dependencies = ['torch', 'json']\ndef one(): return 1\n")
+    assert hub.load(str(tmp_path), "one", source="local") == 1

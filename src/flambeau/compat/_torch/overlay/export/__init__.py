@@ -200,7 +200,7 @@ def _exporting(on: bool) -> bool:
 
 def _names(mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[str], tuple[str, ...]]:
     """What the module's `forward` calls its arguments, and those of them that are given by name."""
-    bound = inspect.signature(mod.forward).bind(*args)
+    bound = inspect.signature(mod.forward).bind_partial(*args)
     names: list[str] = []
     for name, value in bound.arguments.items():
         several = inspect.signature(mod.forward).parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
