@@ -18,7 +18,7 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> _C.Size:
     out: list[int] = []
     for shape in shapes:
         sizes = [shape] if isinstance(shape, int) else list(shape)
-        if any(n < 0 for n in sizes):
+        if sizes and min(sizes) < 0:
             raise _C.ShapeError(
                 f"broadcast_shapes: shape {shape} has a size below 0 (Attempting to broadcast a dimension with negative length!)"
             )

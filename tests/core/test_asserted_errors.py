@@ -22,8 +22,15 @@ class Stream(data.IterableDataset):
         return iter([1])
 
 
+def _scaled():
+    scaler = fl.amp.GradScaler("cpu")
+    scaler.scale(fl.ones(1))
+    return scaler
+
+
 CASES = [
-    (lambda: fl.amp.GradScaler("cpu").update(), RuntimeError, "no inf checks were recorded"), (fl.backends.mkl.verbose(1).__enter__, RuntimeError, "expected VERBOSE_OFF"),
+    (lambda: fl.amp.GradScaler("cpu").update(), RuntimeError, "nothing was scaled"),
+    (lambda: _scaled().update(), RuntimeError, "no inf checks were recorded"), (fl.backends.mkl.verbose(1).__enter__, RuntimeError, "expected VERBOSE_OFF"),
     (fl.backends.mkldnn.verbose(1).__enter__, RuntimeError, "start it with ONEDNN_VERBOSE=1"),
     (lambda: data.TensorDataset(fl.ones(3), fl.ones(4)), ValueError, "first dimensions must be equal"), (lambda: data.ConcatDataset([]), ValueError, "got no datasets"),
     (lambda: data.ConcatDataset([Stream()]), ValueError, "dataset 0 is an IterableDataset"), (lambda: list(data.ChainDataset([[1]])), TypeError, "got a list; expected IterableDatasets"),
