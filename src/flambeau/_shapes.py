@@ -18,10 +18,6 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> _C.Size:
     out: list[int] = []
     for shape in shapes:
         sizes = [shape] if isinstance(shape, int) else list(shape)
-        if sizes and min(sizes) < 0:
-            raise _C.ShapeError(
-                f"broadcast_shapes: shape {shape} has a size below 0 (Attempting to broadcast a dimension with negative length!)"
-            )
         if sizes == out:
             continue
         if len(sizes) > len(out):
@@ -33,4 +29,7 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> _C.Size:
                     given = ", ".join(map(str, shapes))
                     raise _C.ShapeError(f"broadcast_shapes: shapes {given} can not be broadcast to one: {out[i]} and {n}")
                 out[i] = n
+    if out and min(out) < 0:
+        given = ", ".join(map(str, shapes))
+        raise _C.ShapeError(f"broadcast_shapes: shapes {given} have a size below 0 (Attempting to broadcast a dimension with negative length!)")
     return _C.Size(out)
