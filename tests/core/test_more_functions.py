@@ -383,7 +383,7 @@ def test_shapes_that_can_not_be_broadcast():
     with pytest.raises(fl.ShapeError, match=r"broadcast_shapes: shapes \(2,\), \(3,\) can not be broadcast to one: 2 and 3"):
         fl.broadcast_shapes((2,), (3,))
     for shapes in (((-1,),), (-2, (1,)), ((1, -12), (1,))):
-        with pytest.raises(ValueError, match="broadcast_shapes: shape .* has a size below 0"):
+        with pytest.raises(ValueError, match="broadcast_shapes: shapes .* have a size below 0"):
             fl.broadcast_shapes(*shapes)
 
 

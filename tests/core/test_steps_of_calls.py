@@ -19,7 +19,7 @@ MOST = {
     "F.interpolate(image, size=3, mode='bicubic', antialias=True)": 20,
     "F.avg_pool3d(volume, 2)": 18,
     "F.adaptive_max_pool3d(volume, 2)": 30,
-    "fl.broadcast_tensors(x, r)": 23,
+    "fl.broadcast_tensors(x, r)": 22,
     "coo + coo": 45,
     "coo @ x": 25,
     "coo.t()": 35,
