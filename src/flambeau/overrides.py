@@ -87,12 +87,28 @@ def has_torch_function_unary(arg: Any) -> bool:
 def handle_torch_function(
     public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """What the `__torch_function__` of an argument makes of a call; for functions that are written in Python.
+    """What the `__torch_function__` of one of `relevant_args` makes of a call; for functions that are written in Python.
 
     Raises:
         TypeError: none of those asked takes the call.
     """
-    return _C.call_override(public_api, args, kwargs)
+    relevant = tuple(relevant_args)
+    given = [*args, *kwargs.values()]
+    in_a_mode = _C.has_override(None)
+    if in_a_mode or (_C.has_override(*given) and all(any(x is y for y in given) for x in relevant if _C.has_override(x))):
+        return _C.call_override(public_api, args, kwargs)
+    takers: list[Any] = []  # one for each type, subclasses first
+    for x in relevant:
+        if hasattr(type(x), "__torch_function__") and all(type(x) is not type(y) for y in takers):
+            before = [i for i, y in enumerate(takers) if issubclass(type(x), type(y))]
+            takers.insert(before[0] if before else len(takers), x)
+    types = tuple(type(x) for x in takers)
+    for x in takers:
+        result = type(x).__torch_function__(public_api, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    names = ", ".join(kind.__name__ for kind in types) or "none"
+    raise TypeError(f"{resolve_name(public_api) or public_api}: no __torch_function__ takes it; asked were {names}")
 
 
 def wrap_torch_function(

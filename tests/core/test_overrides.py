@@ -520,3 +520,25 @@ def test_modes_and_objects_get_initialisations_by_name():
     assert x.tolist() == [0.0, 0.0]
     assert fl.nn.init.uniform_(x.as_subclass(Names), 1.0, 2.0) == ("uniform_", (), ["a", "b", "generator", "tensor"])
     assert fl.nn.init.constant_(x, 3.0).tolist() == [3.0, 3.0]
+
+
+def test_the_relevant_arguments_are_asked_wherever_they_lie():
+    class Taker:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return cls.__name__, [t.__name__ for t in types], args, kwargs
+
+    class Refuses(Taker):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return NotImplemented
+
+    def of_lists(xs, n=1):
+        return overrides.handle_torch_function(of_lists, xs, xs, n=n)
+
+    xs = [Taker(), Refuses()]
+    assert of_lists(xs, 2) == ("Taker", ["Refuses", "Taker"], (xs,), {"n": 2})  # a subclass is asked first
+    assert overrides.handle_torch_function(fl.add, (fl.ones(1),), fl.ones(1), 2).tolist() == [3.0]
+    for nobody in ((Refuses(),), ()):
+        with pytest.raises(TypeError, match="flambeau.add: no __torch_function__ takes it; asked were (Refuses|none)"):
+            overrides.handle_torch_function(fl.add, nobody, fl.ones(1), 2)
