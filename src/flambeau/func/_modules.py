@@ -138,9 +138,10 @@ def _reparametrize_module(
                 table, key = places[path]
                 table[key] = tensor
         yield
-        for path, (table, key) in places.items() if isinstance(given, MutableMapping) else ():
-            if path in given and table.get(key) is not given[path] and isinstance(table.get(key), Tensor):
-                given[path] = table[key]  # the call made it another one
+        if isinstance(given, MutableMapping):  # the call may have made other tensors of some
+            for path, (table, key) in places.items():
+                if path in given and table.get(key) is not given[path] and isinstance(table.get(key), Tensor):
+                    given[path] = table[key]
     finally:
         collections.deque(undone, maxlen=0)
 

@@ -531,7 +531,8 @@ def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
 
 def treespec_loads(serialized: str) -> TreeSpec:
     """The structure that `treespec_dumps` wrote."""
-    return _tree_text.read(serialized, lambda kind, context, children: LeafSpec() if kind is None else TreeSpec(kind, context, children))
+    spec: TreeSpec = _tree_text.read(serialized, lambda kind, context, children: LeafSpec() if kind is None else TreeSpec(kind, context, children))
+    return spec
 
 
 pytree_to_str, str_to_pytree = treespec_dumps, treespec_loads
