@@ -585,6 +585,12 @@ def _storage_view_method(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """An in-place geometry method (`transpose_`, `squeeze_`, ...): takes the view's geometry over."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        become = getattr(type(self), "_fl_become", None)
+        if become is not None:  # it stands for another tensor
+            if self.requires_grad and self.is_leaf and _C.is_grad_enabled():
+                raise _C.AutogradError(f"{op.__name__}_: a leaf Variable that requires grad is being used in an in-place operation")
+            become(self, op(self, *args, **kwargs))
+            return self
         if self.requires_grad and _C.is_grad_enabled():
             if self.layout is not strided:
                 raise _C.AutogradError(f"{op.__name__}_: a sparse tensor that requires grad can not become a view; use {op.__name__}()")

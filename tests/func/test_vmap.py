@@ -421,6 +421,36 @@ class BatchedCube(Cube):
         return BatchedCube.apply(x), in_dims[0]
 
 
+RESHAPED = {
+    "t_": lambda a: a.t_(), "transpose_": lambda a: a.transpose_(0, 1), "swapaxes_": lambda a: a.swapaxes_(-1, 0), "squeeze_": lambda a: a[:1].squeeze_(0),
+    "unsqueeze_": lambda a: a.unsqueeze_(1), "as_strided_": lambda a: a.as_strided_((2, 2), (1, 3)), "written": lambda a: a.t_().mul_(2.0).unsqueeze_(0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RESHAPED)
+def test_shapes_in_place(name):
+    """Of what the function made: the tensor becomes a view of what it was, as outside of a transformation."""
+
+    def f(a):
+        made = a * a
+        first = made[0, 0]
+        out = RESHAPED[name](made)
+        return out if name == "squeeze_" else made + first
+
+    x, v = numbers(4, 2, 3), numbers(4, 2, 3, seed=1)
+    assert_near(vmap(f)(x), looped(f, x))
+    assert_near(vmap(vmap(f))(fl.stack([x, x])), fl.stack([looped(f, x)] * 2))
+    scalar = lambda a: f(a).pow(2).sum()  # noqa: E731
+    assert_near(vmap(grad(scalar))(x), looped(grad(scalar), x))
+    assert_near(jvp(scalar, (x[0],), (v[0],))[1], (grad(scalar)(x[0]) * v[0]).sum())
+
+
+def test_the_shape_of_a_leaf_stays():
+    for write in (lambda a: a.t_(), lambda a: a.unsqueeze_(0)):
+        with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+            vmap(grad(lambda a, write=write: write(a).sum()))(fl.ones(2, 3, 3))
+
+
 WRONG_RULES = {
     "one value": (lambda x: x, "returned a Tensor; expected two"),
     "three values": (lambda x: (x, x, 0), "returned 3 values; expected two"),

@@ -144,6 +144,10 @@ class Wrapped(Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         return dispatch(name_of(func), args, kwargs or {})
 
+    def _fl_become(self, view: Wrapped) -> None:
+        """From now on it is this view of it: what `t_` and its kin do."""
+        vars(self).update(_held(view))
+
     def _parts(self) -> list[Tensor]:
         """What it holds: first what is differentiated."""
         raise NotImplementedError
