@@ -113,7 +113,8 @@ slow:
 	$(MAKE) test MARKS="slow and not large"
 
 # What a processor, a number of threads, a layout or a recording could change. The build has all instruction sets (ISAS=auto).
-# The last line runs each test inside of flambeau.lazy(), without those of memory and moments (the marker `eager`).
+# The last line runs each test inside of flambeau.lazy(), without those of memory and moments (the marker `eager`), and without slow ones:
+# most of these start processes, which would know nothing of it.
 VARIANT_TESTS ?= tests/core tests/nn tests/ops tests/autograd tests/amp tests/optim
 
 variants: $(VENV)/.built
@@ -121,7 +122,7 @@ variants: $(VENV)/.built
 	  $(PY) -m pytest $(VARIANT_TESTS) $(PYTEST_ARGS)
 	FLAMBEAU_ISA=base ONEDNN_MAX_CPU_ISA=SSE41 FLAMBEAU_NUM_THREADS=1 FLAMBEAU_LAYOUT=plain \
 	  $(PY) -m pytest $(VARIANT_TESTS) $(PYTEST_ARGS)
-	FLAMBEAU_TEST_LAZY=1 $(PY) -m pytest $(VARIANT_TESTS) $(PYTEST_ARGS)
+	FLAMBEAU_TEST_LAZY=1 $(PY) -m pytest $(VARIANT_TESTS) -m "not large and not slow" $(PYTEST_ARGS)
 
 # Our own kernels alone, with the order of locks insisted on, and the core's tests. Those that fork beside threads run here
 # only: no sanitizer bears them.
