@@ -623,7 +623,7 @@ void check_roots(const std::vector<Tensor>& roots, std::vector<Tensor>& grads) {
         raise<AutogradError>("backward: grad can be implicitly created only for scalar outputs, but tensors[", i, "] has shape ",
                              root.sizes(), "; reduce it first (for example .sum()), or pass gradient=");
       if (is_complex(root.dtype()))
-        raise<AutogradError>("backward: grad can only be left out for a real tensor, but tensors[", i, "] is ", root.dtype(),
+        raise<AutogradError>("backward: grad can be implicitly created only for real scalar outputs, but tensors[", i, "] is ", root.dtype(),
                              "; make it real first (for example .abs() or .real), or pass gradient=");
       grads[i] = op::ones_like(root);
     } else {
@@ -656,7 +656,7 @@ std::vector<Tensor> run_backward(const std::vector<Tensor>& roots, std::vector<T
   std::vector<Tensor> results = backward.results(0, inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!results[i].defined() && !allow_unused && !accumulate)
-      raise<AutogradError>("grad: inputs[", i, "] ", inputs[i].sizes(), " was not used in the graph of the outputs; pass allow_unused=True to get None for it");
+      raise<AutogradError>("grad: inputs[", i, "] ", inputs[i].sizes(), " appears to not have been used in the graph of the outputs. Set allow_unused=True to get None for it");
     const AutogradMeta* meta = meta_of(inputs[i]);  // one that retains its gradient has it already
     if (accumulate && results[i].defined() && !(meta && meta->retains_grad && !is_leaf(inputs[i]))) accumulate_grad(inputs[i], std::move(results[i]));
   }

@@ -322,7 +322,7 @@ void set_requires_grad(const Tensor& t, bool on) {
   if (on && !is_inexact(t.dtype()))
     raise<AutogradError>("requires_grad: only Tensors of floating point and complex dtype can require gradients, not those of ", t.dtype());
   if (!on && !is_leaf(t))
-    raise<AutogradError>("requires_grad: only leaf tensors can be changed; use y.detach() for a tensor that does not require grad");
+    raise<AutogradError>("requires_grad: you can only change requires_grad flags of leaf variables; use y.detach() for a tensor that does not require grad");
   if (t.storage().birth().inference && on && !inference_mode())
     raise<AutogradError>("requires_grad: a tensor made in inference_mode can not require gradients; clone() it outside first");
   if (t.impl()->requires_grad != on) {
@@ -401,7 +401,7 @@ void check_inplace(const char* op, const Tensor& x, bool one_value) {
     raise<ArgumentError>(op, ": the tensor's memory is read-only (it came from a read-only array); clone() it first");
   for (int i = 0; i < x.ndim() && !one_value; ++i)
     if (x.strides()[i] == 0 && x.sizes()[i] > 1 && x.numel() > 0)
-      raise<ArgumentError>(op, ": more than one element of the written tensor lies at the same place (shape ", x.sizes(), ", strides ",
+      raise<ArgumentError>(op, ": more than one element of the written-to tensor refers to a single memory location (shape ", x.sizes(), ", strides ",
                            x.strides(), ", from expand?); clone() it first");
   check_inference(op, x);
   for (const TensorImpl* written : {x.impl(), impl.base.get()})
@@ -412,9 +412,9 @@ void check_inplace(const char* op, const Tensor& x, bool one_value) {
     return;
   }
   if (impl.base && !impl.view_tracks_base && impl.base->requires_grad)
-    raise<AutogradError>(op, ": this view was made under no_grad, and its base requires grad; write to it under no_grad too, or make the view outside");
+    raise<AutogradError>(op, ": A view was created in no_grad mode and is being modified inplace with grad mode enabled, and its base requires grad; write to it under no_grad too, or make the view outside");
   if (impl.from_function && follows_base(impl))
-    raise<AutogradError>(op, ": this view was made by a custom Function, whose backward would know nothing of the write; write to its clone(), or return a clone() from forward");
+    raise<AutogradError>(op, ": This view was created inside a custom Function, whose backward would know nothing of the write; write to its clone(), or return a clone() from forward");
   if (requires_grad(x) && is_leaf(x))
     raise<AutogradError>(op, ": a leaf Variable that requires grad is being used in an in-place operation; wrap the write in flambeau.no_grad(), or write to a clone()");
   if (impl.base && !follows_base(impl) && impl.view_tracks_base) return;  // its base has other memory by now

@@ -87,8 +87,8 @@ Tensor SavedTensor::unpack(Node& node, const char* what) const {
   }
   Var& var = noticed_var(*tensor_.impl());
   if (var.noticed() != version_) {
-    raise<AutogradError>(node.name(), ": `", what, "` ", tensor_.dtype(), " ", tensor_.sizes(), ", saved for backward", place_text(" at ", node.made_at, ""),
-                         ", has been modified by an inplace operation: ", var.writer(), place_text(" at ", var.source()),
+    raise<AutogradError>(node.name(), ": one of the variables needed for gradient computation has been modified by an inplace operation: `", what, "` ", tensor_.dtype(), " ",
+                         tensor_.sizes(), " was saved for backward", place_text(" at ", node.made_at, ""), ", and ", var.writer(), place_text(" at ", var.source()),
                          " wrote to it afterwards (version ", var.noticed(), ", saved at ", version_,
                          "); use the out-of-place form there, or clone() the tensor before writing");
   }

@@ -174,7 +174,7 @@ void survey(PyObject* o, int depth, Found& found) {
       if (found.any) raise<ArgumentError>("tensor: a list at depth ", depth, " beside numbers; expected a regular nesting");
       found.shape.push_back(n);
     } else if (found.shape[depth] != n)
-      raise<ArgumentError>("tensor: a list of length ", n, " at depth ", depth, ", where the first has length ", found.shape[depth], "; expected equal lengths");
+      raise<ArgumentError>("tensor: expected sequence of length ", found.shape[depth], " at dim ", depth, " (got ", n, "), as the first one has");
     found.at.push_back(0);
     for (Py_ssize_t i = 0; i < n; ++i) {
       found.at[depth] = i;
@@ -202,7 +202,7 @@ void survey(PyObject* o, int depth, Found& found) {
   }
   Scalar s;
   if (!try_scalar(o, s)) {
-    raise<DTypeError>("tensor: data holds a ", Py_TYPE(o)->tp_name, found.at.size() ? text(" at ", found.at) : std::string(), "; expected numbers, lists of numbers, arrays or tensors");
+    raise<DTypeError>("tensor: Could not infer dtype of ", Py_TYPE(o)->tp_name, found.at.size() ? text(" at ", found.at) : std::string(), "; expected numbers, lists of numbers, arrays or tensors");
   }
   found.meet(type_of_number(s));
 }

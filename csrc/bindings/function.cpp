@@ -34,12 +34,12 @@ void PyFunctionNode::apply(BackwardCall& call) {
   PyObject* result = returned.object;
   if (!result) throw PyException();
   if (!PyTuple_Check(result) || PyTuple_GET_SIZE(result) != static_cast<Py_ssize_t>(positions.size()))
-    raise<AutogradError>(name_, ": backward returned ", PyTuple_Check(result) ? PyTuple_GET_SIZE(result) : 1, " gradients; expected ", positions.size(),
-                         ", one per argument of forward");
+    raise<AutogradError>(name_, ": backward returned an incorrect number of gradients (expected ", positions.size(), ", got ",
+                         PyTuple_Check(result) ? PyTuple_GET_SIZE(result) : 1, "); one per argument of forward");
   for (size_t i = 0; i < positions.size(); ++i) {
     PyObject* o = PyTuple_GET_ITEM(result, static_cast<Py_ssize_t>(i));
     if (o == Py_None) continue;
-    if (!is_tensor(o)) raise<AutogradError>(name_, ": backward returned a ", Py_TYPE(o)->tp_name, " for argument ", i, "; expected a Tensor or None");
+    if (!is_tensor(o)) raise<AutogradError>(name_, ": backward returned a ", Py_TYPE(o)->tp_name, " for argument ", i, "; expected Variable or None, that is a Tensor or None");
     const int edge = positions[i];
     if (edge < 0) raise<AutogradError>(name_, ": backward returned a gradient for argument ", i, ", which is no tensor; expected None");
     if (!edges[static_cast<size_t>(edge)].fn) continue;
@@ -55,7 +55,7 @@ void PyFunctionNode::apply(BackwardCall& call) {
     Fit fit;
     Tensor like = empty_strided(want.sizes, Dims(want.sizes.size()), want.dtype, Device{DeviceKind::Meta});
     if (!broadcasts_to(want.sizes, g.sizes()))
-      raise<AutogradError>(name_, ": backward returned a gradient of shape ", g.sizes(), " for argument ", i, " of shape ", want.sizes, "; expected equal shapes");
+      raise<AutogradError>(name_, ": backward returned a gradient of shape ", g.sizes(), " for argument ", i, "; expected shape ", want.sizes);
     if (is_complex(g.dtype()) && !is_complex(want.dtype))
       raise<AutogradError>(name_, ": backward returned a gradient of ", g.dtype(), " for argument ", i, " of ", want.dtype, "; expected a real one (for example g.real)");
     fit.note(like, g);

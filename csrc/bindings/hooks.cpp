@@ -192,7 +192,7 @@ HookRemover add_leaf_hook(const Tensor& x, LeafHooks AutogradMeta::*list, PyObje
 
 HookRemover register_tensor_hook(nb::handle tensor, nb::callable fn) {
   const Tensor& x = plain_tensor(tensor.ptr(), "register_hook", "self");
-  if (!requires_grad(x)) raise<AutogradError>("register_hook: the tensor ", x.sizes(), " does not require grad, so no gradient will arrive");
+  if (!requires_grad(x)) raise<AutogradError>("register_hook: cannot register a hook on a tensor that doesn't require gradient; it has shape ", x.sizes());
   track(tensor.ptr());
   const Ref<Node> node = grad_fn(x);
   if (!node) return add_leaf_hook(x, &AutogradMeta::hooks, fn.ptr());
@@ -209,14 +209,14 @@ HookRemover register_tensor_hook(nb::handle tensor, nb::callable fn) {
 HookRemover register_post_accumulate_hook(nb::handle tensor, nb::callable fn) {
   const Tensor& x = plain_tensor(tensor.ptr(), "register_post_accumulate_grad_hook", "self");
   if (!requires_grad(x) || !is_leaf(x))
-    raise<AutogradError>("register_post_accumulate_grad_hook: expected a leaf tensor that requires grad");
+    raise<AutogradError>("register_post_accumulate_grad_hook: post accumulate grad hooks cannot be registered on non-leaf tensors, nor on those that do not require grad");
   track(tensor.ptr());
   return add_leaf_hook(x, &AutogradMeta::post_accumulate, fn.ptr());
 }
 
 void retain_grad(nb::handle tensor) {
   const Tensor& x = plain_tensor(tensor.ptr(), "retain_grad", "self");
-  if (!requires_grad(x)) raise<AutogradError>("retain_grad: the tensor ", x.sizes(), " does not require grad");
+  if (!requires_grad(x)) raise<AutogradError>("retain_grad: can't retain_grad on Tensor that has requires_grad=False; it has shape ", x.sizes());
   const Ref<Node> node = grad_fn(x);
   if (!node || std::exchange(ensure_meta(x).retains_grad, true)) return;
   graph::note_change(x, kHooked);

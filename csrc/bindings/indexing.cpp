@@ -53,7 +53,7 @@ Tensor apply_slice(const Tensor& x, int64_t dim, PyObject* o) {
   auto* s = reinterpret_cast<PySliceObject*>(o);
   if (s->start == Py_None && s->stop == Py_None && s->step == Py_None) return x;
   const int64_t step = s->step == Py_None ? 1 : clamped_int(s->step, "slice step");
-  if (step <= 0) raise<ArgumentError>("index: slice step = ", step, "; expected a positive step (use flip() for a reversed tensor)");
+  if (step <= 0) raise<ArgumentError>("index: slice step = ", step, "; step must be greater than zero (use flip() for a reversed tensor)");
   return op::slice(x, dim, slice_part(s->start), slice_part(s->stop), step);
 }
 

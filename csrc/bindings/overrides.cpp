@@ -238,11 +238,17 @@ PyObject* call_overridden_attribute(const char* name, const char* access, PyObje
 }
 
 PyObject* call_overridden_operator(const char* name, const char* reflected, PyObject* a, PyObject* b) {
-  return python_result([&] {
+  const auto operand = [](PyObject* x) { return PyNumber_Check(x) || PyObject_HasAttr(x, attribute_name); };
+  const bool fits = !b || (operand(a) && operand(b));
+  PyObject* const result = python_result([&] {
     const bool forwards = !b || is_tensor(a);
     const Owned all = checked(!b ? PyTuple_Pack(1, a) : forwards ? PyTuple_Pack(2, a, b) : PyTuple_Pack(2, b, a));
     return dispatch(tensor_attribute(forwards ? name : reflected), all, no_keywords());
   });
+  // Of what is no operand, such as None, Python asks further, and compares identities.
+  if (result || fits || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;
+  PyErr_Clear();
+  Py_RETURN_NOTIMPLEMENTED;
 }
 
 bool init_overrides(PyObject* module) {

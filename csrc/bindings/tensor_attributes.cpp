@@ -68,9 +68,9 @@ int set_grad_attr(PyObject* self, PyObject* value, void*) {
       if (meta_of(x)) replace_grad(x, Tensor());
       return 0;
     }
-    if (!is_tensor(value)) raise<TypeMismatch>("grad: got a ", Py_TYPE(value)->tp_name, "; expected a Tensor or None");
+    if (!is_tensor(value)) raise<TypeMismatch>("grad: expected to be a Tensor or None, but got a ", Py_TYPE(value)->tp_name);
     const Tensor& g = tensor_of(value);
-    if (g.same(x)) raise<ArgumentError>("grad: a tensor can not be its own gradient");
+    if (g.same(x)) raise<ArgumentError>("grad: can't assign Variable as its own grad");
     if (!(g.sizes() == x.sizes()) || g.dtype() != x.dtype())
       raise<ShapeError>("grad: got ", g.dtype(), " ", g.sizes(), " for a tensor of ", x.dtype(), " ", x.sizes(), "; expected the same shape and type");
     if (place_of(g) != x.device()) raise<DeviceError>("grad: got a gradient on ", place_of(g), " for a tensor on ", x.device(), "; expected one device");
@@ -138,7 +138,7 @@ PyObject* get_T(PyObject* self, void*) {
 PyObject* get_mT(PyObject* self, void*) {
   return guarded([&] {
     const Tensor& x = tensor_of(self);
-    if (x.ndim() < 2) raise<ShapeError>("mT: the tensor has shape ", x.sizes(), "; expected at least two axes");
+    if (x.ndim() < 2) raise<ShapeError>("mT: tensor.mT is only supported on matrices or batches of matrices, but it has shape ", x.sizes());
     return wrap(op::transpose(x, -2, -1));
   });
 }

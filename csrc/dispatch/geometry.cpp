@@ -10,7 +10,7 @@ Dims infer_size(const char* op, IntList size, int64_t numel) {
   int unknown = -1;
   for (int i = 0; i < out.size(); ++i) {
     if (out[i] == -1) {
-      if (unknown >= 0) raise<ShapeError>(op, ": shape = ", size, " has -1 twice; expected at most one");
+      if (unknown >= 0) raise<ShapeError>(op, ": shape = ", size, " has -1 twice; only one dimension can be inferred");
       unknown = i;
     } else if (out[i] < 0) {
       raise<ShapeError>(op, ": shape = ", size, "; expected sizes >= 0, or -1 for one to be inferred");

@@ -92,7 +92,7 @@ int64_t checked_numel(const char* op, IntList sizes) {
     none |= s == 0;
     wraps |= __builtin_mul_overflow(n, std::max<int64_t>(s, 1), &n);
   }
-  if (signs < 0) raise<ShapeError>(op, ": shape = ", sizes, "; expected no negative size");
+  if (signs < 0) raise<ShapeError>(op, ": Trying to create tensor with negative dimension: shape = ", sizes);
   if (wraps || n > kMostElements) raise<ShapeError>(op, ": shape = ", sizes, " has more elements than memory can address");
   return none ? 0 : n;
 }

@@ -91,7 +91,7 @@ void expandable(const char* op, const Tensor& x, IntList size) {
     }
     const int64_t have = x.sizes()[i - shift];
     if (want != -1 && want != have && have != 1)
-      raise<ShapeError>(op, ": size = ", size, ", but x has shape ", x.sizes(), "; expected ", have, " or -1 at axis ", i, ", or size 1 in x");
+      raise<ShapeError>(op, ": size = ", size, " of x with shape ", x.sizes(), ": The expanded size of the tensor (", want, ") must match the existing size (", have, ") at non-singleton dimension ", i);
     if (want < -1) raise<ShapeError>(op, ": size = ", size, "; expected no negative size but -1");
   }
   Dims full(size);
@@ -107,14 +107,14 @@ void insertable(const char* op, const Tensor& x, int64_t dim) {
 }
 
 void index_in_axis(const char* op, const Tensor& x, int64_t dim, int64_t index) {
-  if (x.ndim() == 0) raise<IndexError>(op, ": a 0-d tensor has no axis to index; use .item() for its value");
+  if (x.ndim() == 0) raise<IndexError>(op, ": invalid index of a 0-dim tensor, which has no axis to index; use .item() for its value");
   const int64_t n = x.size(static_cast<int>(dim));
   if (index < -n || index >= n)
     raise<IndexError>(op, ": index ", index, " is out of bounds for dimension ", dim, " with size ", n, "; expected ", -n, " <= index < ", n);
 }
 
 void positive_step(const char* op, int64_t step) {
-  if (step <= 0) raise<ArgumentError>(op, ": step = ", step, "; expected a positive step (use flip() for a reversed tensor)");
+  if (step <= 0) raise<ArgumentError>(op, ": step = ", step, "; step must be greater than zero (use flip() for a reversed tensor)");
 }
 
 void unfoldable(const char* op, const Tensor& x, int64_t dim, int64_t size, int64_t step) {
@@ -242,7 +242,7 @@ void whole_of(const char* op, const char* arg, int64_t n, const Tensor& x, int64
 void pairs(const char* op, const Tensor& x) {
   if (x.dtype() != DType::Float16 && x.dtype() != DType::Float32 && x.dtype() != DType::Float64)
     raise<DTypeError>(op, ": x is ", x.dtype(), "; expected float16, float32 or float64");
-  if (x.ndim() == 0 || x.size(-1) != 2) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected a last axis of size 2, real and imaginary parts");
+  if (x.ndim() == 0 || x.size(-1) != 2) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; Tensor must have a last dimension of size 2, real and imaginary parts");
   bool fits = x.stride(-1) == 1 && x.offset() % 2 == 0;
   for (int i = 0; i + 1 < x.ndim(); ++i) fits = fits && x.stride(i) % 2 == 0;
   if (!fits)

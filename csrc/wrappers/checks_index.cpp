@@ -126,7 +126,7 @@ void no_zero_divisor(const char* op, const Operand& a, const Operand& b) {
 void whole_power(const char* op, const Operand& a, const Operand& b) {
   if (b.is_tensor() || b.number().is_float() || !a.is_tensor() || is_inexact(a.tensor().dtype())) return;
   if (const int64_t exponent = b.number().as_int(); exponent < 0)
-    raise<ArgumentError>(op, ": exponent = ", exponent, " of a base of ", a.tensor().dtype(),
+    raise<ArgumentError>(op, ": Integers to negative integer powers are not allowed: exponent = ", exponent, " of a base of ", a.tensor().dtype(),
                          "; expected >= 0: write ", exponent, ".0, or cast the base, for a result of floats");
 }
 

@@ -50,11 +50,11 @@ void whole_power(const char* op, const Operand& a, const Operand& b);
 
 inline void nonempty_axis(const char* op, const Tensor& x, int64_t dim) {
   if (x.ndim() > 0 && x.size(static_cast<int>(dim)) == 0)
-    raise<IndexError>(op, ": dim = ", dim, " of x with shape ", x.sizes(), " has no elements; this reduction has no value there");
+    raise<IndexError>(op, ": Expected reduction dim ", dim, " to have non-zero size, but x has shape ", x.sizes());
 }
 inline void nonempty(const char* op, const Tensor& x, std::optional<IntList> dims) {
   if (x.numel() > 0) return;
-  if (!dims || dims->empty()) raise<IndexError>(op, ": x has shape ", x.sizes(), " and no elements; expected a dim that has some");
+  if (!dims || dims->empty()) raise<IndexError>(op, ": Expected reduction dim to be specified for input.numel() == 0; x has shape ", x.sizes());
   for (int64_t d : *dims) nonempty_axis(op, x, d);
 }
 inline void nonempty(const char* op, const Tensor& x, int64_t dim) { nonempty_axis(op, x, dim); }
@@ -72,7 +72,7 @@ inline void has_median(const char* op, const Tensor& x) {
 // Indices of int64 (or int32) within [0, size), or [-size, size) where negative ones count from the end.
 inline void index_values(const char* op, const Tensor& index, int64_t size, int64_t axis, bool negative) {
   if (index.dtype() != DType::Int64 && index.dtype() != DType::Int32)
-    raise<DTypeError>(op, ": index is ", index.dtype(), "; expected int64");
+    raise<DTypeError>(op, ": Expected dtype int64 for index, but it is ", index.dtype());
   const int64_t least = negative ? -size : 0;
   if (has_values(index) && !all_within(index, least, size)) refuse_index(op, index, least, size, axis);
 }
@@ -80,7 +80,7 @@ inline void index_values(const char* op, const Tensor& index, int64_t size, int6
 inline void gather_index(const char* op, const Tensor& x, int64_t dim, const Tensor& index) {
   if (index.numel() == 0 && !is_inexact(index.dtype())) return;
   if (x.ndim() != index.ndim() && !(x.ndim() <= 1 && index.ndim() <= 1))
-    raise<ShapeError>(op, ": x has shape ", x.sizes(), ", index has shape ", index.sizes(), "; expected the same number of axes");
+    raise<ShapeError>(op, ": x has shape ", x.sizes(), ", index has shape ", index.sizes(), "; Index tensor must have the same number of dimensions as input tensor");
   for (int i = 0; i < std::min(x.ndim(), index.ndim()); ++i)
     if (i != dim && index.size(i) > x.size(i) && index.numel() > 0)
       raise<ShapeError>(op, ": x has shape ", x.sizes(), ", index has shape ", index.sizes(), "; expected index no larger than x off dim = ", dim);
@@ -117,7 +117,7 @@ inline void axis_source(const char* op, const Tensor& x, int64_t dim, const Tens
   axis_index(op, x, dim, index);
 }
 inline void flat_index(const char* op, const Tensor& x, const Tensor& index) {
-  if (index.dtype() != DType::Int64) raise<DTypeError>(op, ": index is ", index.dtype(), "; expected int64");
+  if (index.dtype() != DType::Int64) raise<DTypeError>(op, ": Expected dtype int64 for index, but it is ", index.dtype());
   if (!has_values(index) || all_within(index, -x.numel(), x.numel())) return;
   int64_t low, high;
   index_range(index, low, high);
@@ -189,7 +189,10 @@ void histogram_range(const char* op, const Tensor& x, double low, double high);
 // Subtraction and negation of bool have two meanings; ^ and ~ have one each.
 inline void no_bool(const char* op, const Tensor& x) {
   if (x.dtype() == DType::Bool)
-    raise<DTypeError>(op, ": not defined for a bool tensor; use ~ or logical_not() to invert a mask, ^ or logical_xor() for a difference, or cast it first");
+    raise<DTypeError>(op, std::string_view(op) == "neg"        ? ": Negation, the `-` operator, on a bool tensor is not supported"
+                          : std::string_view(op) == "positive" ? ": The `+` operator, on a bool tensor is not supported"
+                                                               : ": Subtraction, the `-` operator, with two bool tensors is not supported",
+                      "; use ~ or logical_not() to invert a mask, ^ or logical_xor() for a difference, or cast it first");
 }
 inline void no_bool(const char* op, const Operand& a, const Operand& b) {
   if (a.is_tensor()) no_bool(op, a.tensor());

@@ -214,9 +214,9 @@ Tensor arange(Scalar start, Scalar end, Scalar step, OptType dtype, OptDevice de
     for (Scalar* v : {&start, &end, &step}) *v = Scalar(v->as_int());
     whole = true;
   }
-  if (step.as_double() == 0) raise<ArgumentError>("arange: step = 0; expected a step other than zero");
+  if (step.as_double() == 0) raise<ArgumentError>("arange: step = 0; step must be nonzero");
   if ((end.as_double() - start.as_double()) * step.as_double() < 0)
-    raise<ArgumentError>("arange: start = ", start, ", end = ", end, ", step = ", step, "; expected a step towards end");
+    raise<ArgumentError>("arange: start = ", start, ", end = ", end, ", step = ", step, "; upper bound and lower bound inconsistent with step sign");
   int64_t n = 0;
   if (whole) {
     const __int128 s = step.as_int(), span = static_cast<__int128>(end.as_int()) - start.as_int();
@@ -380,7 +380,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
 }
 
 Tensor cat(TensorList tensors, int64_t dim) {
-  if (tensors.empty()) raise<ArgumentError>("cat: expected a non-empty list of tensors");
+  if (tensors.empty()) raise<ArgumentError>("cat: expected a non-empty list of Tensors");
   std::vector<Tensor> parts;
   DType type = tensors[0].dtype();
   for (const Tensor& t : tensors) {
@@ -395,11 +395,11 @@ Tensor cat(TensorList tensors, int64_t dim) {
 }
 
 Tensor stack(TensorList tensors, int64_t dim) {
-  if (tensors.empty()) raise<ArgumentError>("stack: expected a non-empty list of tensors");
+  if (tensors.empty()) raise<ArgumentError>("stack expects a non-empty TensorList");
   std::vector<Tensor> parts;
   for (size_t k = 0; k < tensors.size(); ++k) {
     if (!(tensors[k].sizes() == tensors[0].sizes()))
-      raise<ShapeError>("stack: tensors[", k, "] has shape ", tensors[k].sizes(), ", but tensors[0] has shape ", tensors[0].sizes(), "; expected equal shapes");
+      raise<ShapeError>("stack expects each tensor to be equal size, but got ", tensors[0].sizes(), " at entry 0 and ", tensors[k].sizes(), " at entry ", k);
     parts.push_back(op::unsqueeze(tensors[k], dim));
   }
   if (dim < 0) dim += parts[0].ndim();

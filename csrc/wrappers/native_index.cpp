@@ -1,11 +1,13 @@
 // Indexing, sorting and counting ops that are compositions with a choice in them.
 #include "base/error.h"
 #include "wrappers/checks.h"
+#include "wrappers/checks_index.h"
 #include "wrappers/native.h"
 #include "wrappers/shapes.h"
 #include "wrappers/wrap.h"
 #include "op/constant_pad.h"
 #include "op/add.h"
+#include "op/any.h"
 #include "op/arange.h"
 #include "op/cast.h"
 #include "op/cat.h"
@@ -17,6 +19,7 @@
 #include "op/expand.h"
 #include "op/full.h"
 #include "op/gather.h"
+#include "op/gt.h"
 #include "op/index_get.h"
 #include "op/index_put_full.h"
 #include "op/index_put_full_.h"
@@ -58,14 +61,14 @@ bool is_leading_mask(const Tensor& mask, const Tensor& x) {
 void add_positions(const char* name, std::vector<Tensor>& to, const Tensor& x, const Tensor& index) {
   const int axis = static_cast<int>(to.size());
   if (!index.defined() || index.dtype() == DType::Int64) return to.push_back(index);
-  if (is_inexact(index.dtype())) raise<IndexError>(name, ": a tensor of ", index.dtype(), " can not be an index; expected integers or bool");
+  if (is_inexact(index.dtype())) raise<IndexError>(name, ": tensors used as indices must be long, int, byte or bool tensors, but this is ", index.dtype());
   if (index.dtype() != DType::Bool && index.dtype() != DType::UInt8) return to.push_back(op::cast(index, DType::Int64));
   if (index.ndim() == 0) raise<IndexError>(name, ": a mask without axes; expected one with the sizes of the axes that it stands for");
   if (index.ndim() > x.ndim() - axis)
     raise<IndexError>(name, ": a mask of shape ", index.sizes(), " has more axes than are left of shape ", x.sizes());
   for (int i = 0; i < index.ndim(); ++i)
     if (index.size(i) != x.size(axis + i))
-      raise<IndexError>(name, ": a mask of shape ", index.sizes(), " does not fit shape ", x.sizes(), " at axis ", axis + i);
+      raise<IndexError>(name, ": The shape of the mask ", index.sizes(), " at index ", i, " does not match the shape of the indexed tensor ", x.sizes(), " at index ", axis + i);
   const Tensor where = op::nonzero(index);
   for (int i = 0; i < index.ndim(); ++i) to.push_back(op::contiguous_copy(op::select(where, 1, i)));
 }
@@ -86,7 +89,7 @@ Dims common_shape(const char* name, TensorList xs) {
       const int64_t size = x.size(x.ndim() - i);
       if (have == 1) have = size;
       else if (size != 1 && size != have)
-        raise<IndexError>(name, ": index shapes ", out, " and ", x.sizes(), " do not broadcast");
+        raise<IndexError>(name, ": shape mismatch: indexing tensors could not be broadcast together with shapes ", out, " and ", x.sizes());
     }
   }
   return out;
@@ -313,6 +316,10 @@ std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& dy, const Tenso
     const Tensor zero = op::eq(src, 0);
     const Tensor zeros = op::gather(op::scatter_add(op::zeros_like(x), dim, index, op::cast(zero, x.dtype())), dim, index);
     const Tensor only = op::logical_and(zero, op::eq(zeros, 1));
+    // Of several zeros at one place each is a factor of the others' derivatives, which the quotient below does not know: they would be 0.
+    if (grad_enabled() && requires_grad(src) && check::has_values(src) && item_of(op::any(op::logical_and(zero, op::gt(zeros, 1)))).as<bool>())
+      raise<AutogradError>("scatter_reduce: 'prod': Double backward is unsupported for src when more than one zero in src is scattered to the same position; "
+                           "leave create_graph=True out, or multiply nonzero factors");
     const Tensor others = op::scatter_reduce(x, dim, index, op::masked_fill(src, only, 1), reduce, include_self);
     ds = op::where(only, op::gather(op::mul(dy, others), dim, index),
                    op::div(op::gather(op::mul(dy, y), dim, index), op::masked_fill(src, zero, 1)));

@@ -41,7 +41,7 @@ Tensor drawn(IntList size, DType dtype, OptDevice device, bool grad, Fill&& fill
 }
 
 Tensor integers(int64_t low, int64_t high, IntList size, Generator* generator, DType dtype, OptDevice device, bool grad) {
-  if (low >= high) raise<ArgumentError>("randint: low = ", low, ", high = ", high, "; expected low < high");
+  if (low >= high) raise<ArgumentError>("randint: random_ expects 'from' to be less than 'to', but got low = ", low, ", high = ", high);
   return drawn(size, dtype, device, grad, [&](const Tensor& y) { op::random_between_(y, low, high, generator); });
 }
 

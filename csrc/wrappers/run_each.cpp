@@ -367,7 +367,7 @@ void run_each_into(const EachKernel& kernel, const char* op, DType result, DType
   if (!loops.all) no_such_type(op, type);
   check_fits_into(op, in, n, out);
   if (!out.is_contiguous() && shares_places(out))
-    raise<ArgumentError>(op, ": more than one element of the written tensor lies at the same place (shape ", out.sizes(), ", strides ", out.strides(),
+    raise<ArgumentError>(op, ": more than one element of the written-to tensor refers to a single memory location (shape ", out.sizes(), ", strides ", out.strides(),
                          ", from as_strided or unfold?), which would be written more than once; clone() it first");
   if (kind_of(result) > kind_of(out.dtype()))
     raise<DTypeError>(op, ": result type ", result, " can't be cast to the desired output type ", out.dtype(), " of x; cast x first");

@@ -35,7 +35,7 @@ WrappedDims::WrappedDims(const char* op, const char* arg, IntList dims, const Te
   for (int64_t d : dims) {
     const int64_t w = wrap_dim(op, arg, d, x);
     if (std::find(values.begin(), values.end(), w) != values.end())
-      raise<ArgumentError>(op, ": ", arg, " = ", dims, " names an axis twice; expected distinct axes");
+      raise<ArgumentError>(op, ": ", arg, " = ", dims, ", but dim ", d, " appears multiple times in the list of dims");
     values.push_back(w);
   }
   list = values;

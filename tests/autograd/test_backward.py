@@ -203,7 +203,7 @@ def test_grad_leaves_grad_alone():
 
 def test_grad_of_unused_inputs():
     x, z = leaf(1.0), leaf(2.0, 3.0)
-    with pytest.raises(fl.AutogradError, match=r"inputs\[1\].*was not used.*allow_unused=True"):
+    with pytest.raises(fl.AutogradError, match=r"inputs\[1\].*not have been used.*allow_unused=True"):
         grad((x * 2).sum(), (x, z))
     assert grad((x * 2).sum(), (x, z), allow_unused=True)[1] is None
     zeros = grad((x * 2).sum(), (x, z), materialize_grads=True)[1]
@@ -522,7 +522,7 @@ def test_second_derivatives_that_are_zero_are_zeros(name):
 def test_what_nothing_reaches_is_not_zero():
     x, other = fl.ones(2, requires_grad=True), fl.ones(2, requires_grad=True)
     (g,) = fl.autograd.grad((fl.relu(x) * other.detach()).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="was not used"):
+    with pytest.raises(RuntimeError, match="not have been used"):
         fl.autograd.grad(g.sum(), other)
     assert fl.autograd.grad(g.sum(), (x, other), allow_unused=True)[1] is None
 

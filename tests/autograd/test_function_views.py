@@ -52,7 +52,7 @@ def test_after_a_write_to_it_without_gradients_neither(x):
 def test_it_is_not_written_to(x):
     y = Rows.apply(x.clone())
     for written in (y, y[1:], y.view(2, 2)):
-        with pytest.raises(RuntimeError, match="made by a custom Function"):
+        with pytest.raises(RuntimeError, match="created inside a custom Function"):
             written.mul_(2)
     assert y.tolist() == [1, 1, 1, 1]
     y.detach().mul_(2)

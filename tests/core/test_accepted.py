@@ -250,7 +250,7 @@ def test_one_value_for_elements_that_share_places():
     z.sum().backward()
     assert w.grad.tolist() == [0]
     for write in (lambda: z.detach().add_(1), lambda: z.fill_(fl.ones((), requires_grad=True))):
-        with pytest.raises(fl.ArgumentError, match="lies at the same place"):
+        with pytest.raises(fl.ArgumentError, match="refers to a single memory location"):
             write()
 
 
@@ -271,7 +271,7 @@ def test_ramps_fill_what_has_as_many_elements():
 
 
 def test_shapes_of_indices_that_do_not_fit_are_an_index_error():
-    with pytest.raises(IndexError, match=r"index shapes \[2\] and \[3\] do not broadcast"):
+    with pytest.raises(IndexError, match=r"shape mismatch: indexing tensors could not be broadcast together with shapes \[2\] and \[3\]"):
         fl.ones(3, 3)[[0, 1], [0, 1, 2]]
 
 

@@ -495,7 +495,7 @@ def test_failed_allocation_leaves_the_library_working():
 def test_expand_costs_nothing_and_refuses_writes():
     x = fl.ones(1).expand(2**40)
     assert x.stride() == (0,)
-    with pytest.raises(ValueError, match="same place"):
+    with pytest.raises(ValueError, match="single memory location"):
         x.add_(1)
 
 
@@ -574,7 +574,7 @@ def test_lists_of_arrays():
     assert fl.tensor([ones, ones]).tolist() == [[1.0, 1.0], [1.0, 1.0]] and fl.tensor([ones]).dtype == fl.float64
     assert fl.tensor([[ones], [ones]]).shape == (2, 1, 2) and fl.tensor((np.ones(1, np.int8),)).dtype == fl.int8
     assert fl.tensor([np.array(1.0), np.array(2.0)]).tolist() == [1.0, 2.0]
-    with pytest.raises(TypeError, match="holds a numpy.ndarray at .1."):
+    with pytest.raises(TypeError, match="infer dtype of numpy.ndarray at .1."):
         fl.tensor([1.0, ones])
 
 

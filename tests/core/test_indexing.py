@@ -306,8 +306,8 @@ def test_writing_at_positions_masks_and_all(at):
 @pytest.mark.parametrize(
     "at, error",
     [
-        ((None, None, [0]), "3 indices for x with shape"), (([[True, False]],), "does not fit shape"), ((None, [[True]]), "has more axes than are left"),
-        (([0.5],), "can not be an index"), ((True,), "a mask without axes"), ((None, [4]), "index 4 is out of bounds for dimension 1"), (("a",), "a Tensor or None"),
+        ((None, None, [0]), "3 indices for x with shape"), (([[True, False]],), "shape of the mask"), ((None, [[True]]), "has more axes than are left"),
+        (([0.5],), "tensors used as indices must be"), ((True,), "a mask without axes"), ((None, [4]), "index 4 is out of bounds for dimension 1"), (("a",), "a Tensor or None"),
     ],
     ids=str,
 )  # fmt: skip

@@ -542,3 +542,11 @@ def test_the_relevant_arguments_are_asked_wherever_they_lie():
     for nobody in ((Refuses(),), ()):
         with pytest.raises(TypeError, match="flambeau.add: no __torch_function__ takes it; asked were (Refuses|none)"):
             overrides.handle_torch_function(fl.add, nobody, fl.ones(1), 2)
+
+
+def test_operators_with_what_is_no_operand():
+    x = logged(2)
+    assert (x == None) is False and (x != None) is True and (x == "a") is False and None not in [x]  # noqa: E711
+    for wrong in (lambda: x + None, lambda: None - x, lambda: x // "a", lambda: x < None, lambda: x @ None):
+        with pytest.raises(TypeError, match="not supported between|unsupported operand"):
+            wrong()

@@ -67,7 +67,7 @@ POWERS = {
 @pytest.mark.parametrize("shape", [(2,), (), (0,)])
 def test_a_negative_number_is_no_power_of_integers(power, dtype, shape):
     x = fl.ones(shape, dtype=getattr(fl, dtype))
-    with pytest.raises(ValueError, match=rf"pow: exponent = -2 of a base of {dtype}; expected >= 0: write -2\.0, or cast the base"):
+    with pytest.raises(ValueError, match=rf"pow: .*: exponent = -2 of a base of {dtype}; expected >= 0: write -2\.0, or cast the base"):
         power(x, -2)
 
 

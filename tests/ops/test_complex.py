@@ -175,8 +175,8 @@ def test_parts_are_views():
     "make, kind, text",
     [
         (lambda: fl.view_as_real(fl.ones(2)), TypeError, "x is float32"),
-        (lambda: fl.view_as_complex(fl.ones(2, 3)), ValueError, "last axis of size 2"),
-        (lambda: fl.view_as_complex(fl.ones(())), ValueError, "last axis of size 2"),
+        (lambda: fl.view_as_complex(fl.ones(2, 3)), ValueError, "last dimension of size 2"),
+        (lambda: fl.view_as_complex(fl.ones(())), ValueError, "last dimension of size 2"),
         (lambda: fl.view_as_complex(fl.ones(2, 3).T), ValueError, "last stride of 1"),
         (lambda: fl.view_as_complex(fl.ones(5)[1:3]), ValueError, "even begin"),
         (lambda: fl.view_as_complex(fl.ones(2, dtype=fl.int64)), TypeError, "expected float16, float32 or float64"),
@@ -193,7 +193,7 @@ def test_parts_are_views():
         (lambda: fl.cumsum(fl.ones(2), 0).cumsum_(0, dtype=fl.complex64), TypeError, "desired output type"),
         (lambda: fl.index_add(fl.zeros(2, dtype=fl.complex64), 0, fl.tensor([0]), fl.ones(1, dtype=fl.complex64), alpha=1j), TypeError, "alpha"),
         (lambda: fl.nn.functional.dropout(fl.ones(2), 1j), TypeError, "complex"),
-        (lambda: fl.tensor([1j])[fl.tensor([0j])], IndexError, "can not be an index"),
+        (lambda: fl.tensor([1j])[fl.tensor([0j])], IndexError, "tensors used as indices must be"),
         (lambda: fl.ones(2).to(fl.complex64).H, ValueError, "two axes"),
     ],
 )  # fmt: skip
@@ -358,7 +358,7 @@ def test_the_gradient_is_the_direction_of_steepest_ascent():
 
 def test_a_complex_loss_needs_a_gradient():
     z = fl.tensor([1j], requires_grad=True)
-    with pytest.raises(RuntimeError, match="only be left out for a real tensor"):
+    with pytest.raises(RuntimeError, match="implicitly created only for real scalar outputs"):
         (z * 2).sum().backward()
     (z * 2).sum().backward(fl.tensor(1j))
     assert z.grad.item() == 2j

@@ -123,7 +123,7 @@ def test_what_was_overwritten_gets_zeros(write):
 
 @pytest.mark.parametrize("options", [{"scale_factor": 1e-30}, {"size": (0, 3)}, {"size": -1}], ids=str)
 def test_pictures_without_positions_are_refused(options):
-    with pytest.raises(fl.ShapeError, match=r"interpolate: input shape \[1, 1, 4, 4\] becomes positions"):
+    with pytest.raises(fl.ShapeError, match=r"interpolate: Input and output sizes should be greater than 0, but got input \[4, 4\] output"):
         fl.nn.functional.interpolate(fl.ones(1, 1, 4, 4), **options)
 
 
@@ -225,7 +225,7 @@ def test_positive_gives_the_tensor_itself():
     x = fl.ones(3, requires_grad=True)
     assert fl.positive(x) is x and +x is x
     for f in (fl.positive, lambda m: +m):
-        with pytest.raises(RuntimeError, match="not defined for a bool tensor"):
+        with pytest.raises(RuntimeError, match="on a bool tensor is not supported"):
             f(fl.tensor([True]))
 
 

@@ -139,7 +139,7 @@ def test_nuclear_norm_has_a_gradient_and_refuses():
     assert fl.autograd.gradcheck(lambda x: x.norm("nuc"), (x,))
     with pytest.raises(fl.ShapeError, match="expected two axes, or a matrix"):
         fl.ones(2, 2, 2).norm("nuc")
-    with pytest.raises(ValueError, match="expected distinct axes"):
+    with pytest.raises(ValueError, match="appears multiple times"):
         fl.ones(2, 2).norm("nuc", (0, 0))
     with pytest.raises(TypeError, match=r"expected a real type, or linalg.matrix_norm"):
         fl.ones(2, 2, dtype=fl.complex64).norm("nuc")
