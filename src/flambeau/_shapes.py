@@ -27,9 +27,15 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> _C.Size:
             if n != out[i] and n != 1:
                 if out[i] != 1:
                     given = ", ".join(map(str, shapes))
-                    raise _C.ShapeError(f"broadcast_shapes: shapes {given} can not be broadcast to one: {out[i]} and {n}")
+                    raise _C.ShapeError(
+                        "broadcast_shapes: Shape mismatch: objects cannot be broadcast to a single shape: "
+                        f"shapes {given}, for {out[i]} and {n}"
+                    )
                 out[i] = n
     if out and min(out) < 0:
         given = ", ".join(map(str, shapes))
-        raise _C.ShapeError(f"broadcast_shapes: shapes {given} have a size below 0 (Attempting to broadcast a dimension with negative length!)")
+        raise _C.ShapeError(
+            f"broadcast_shapes: shapes {given} have a size below 0 "
+            "(Attempting to broadcast a dimension with negative length!)"
+        )
     return _C.Size(out)

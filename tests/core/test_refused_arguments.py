@@ -50,17 +50,17 @@ REFUSED = {
     "attention with bias_k alone": (lambda: attention(bias_k=fl.ones(1, 1, 4)), AssertionError, "only one of bias_k and bias_v"),
     "attention with bias_v alone": (lambda: attention(bias_v=fl.ones(1, 1, 4)), AssertionError, "only one of bias_k and bias_v"),
     "attention drops less than nothing": (
-        lambda: F.scaled_dot_product_attention(*[fl.ones(1, 1, 2, 2)] * 3, dropout_p=-0.5), ValueError, "p = -0.5",
+        lambda: F.scaled_dot_product_attention(*[fl.ones(1, 1, 2, 2)] * 3, dropout_p=-0.5), ValueError, "has to be between 0 and 1, but got",
     ),
-    "attention drops nan": (lambda: F.scaled_dot_product_attention(*[fl.ones(1, 1, 2, 2)] * 3, dropout_p=NAN), ValueError, "p = nan"),
-    "LSTM of nothing": (lambda: nn.LSTM(0, 3), ValueError, "input_size = 0"),
+    "attention drops nan": (lambda: F.scaled_dot_product_attention(*[fl.ones(1, 1, 2, 2)] * 3, dropout_p=NAN), ValueError, "has to be between 0 and 1, but got"),
+    "LSTM of nothing": (lambda: nn.LSTM(0, 3), ValueError, "input_size must be greater than zero"),
     "GRU bias": (lambda: nn.GRU(2, 3, bias="no"), TypeError, "bias is a str; expected a bool"),
     "RNN batch_first": (lambda: nn.RNN(2, 3, batch_first=1), TypeError, "batch_first is a int; expected a bool"),
     "LayerNorm": (lambda: nn.LayerNorm(()), ValueError, r"normalized_shape = \(\)"),
     "RMSNorm": (lambda: nn.RMSNorm([]), ValueError, r"normalized_shape = \[\]"),
     "HuberLoss": (lambda: nn.HuberLoss(delta=None), TypeError, "delta is a NoneType"),
     **{
-        f"Unflatten {size!r}": (lambda size=size: nn.Unflatten(1, size), TypeError, "expected a tuple of ints")
+        f"Unflatten {size!r}": (lambda size=size: nn.Unflatten(1, size), TypeError, "unflattened_size must be a tuple of ints")
         for size in (3, "x", None, (2, 1.5), ["a"])
     },
     "set_grad_enabled": (lambda: fl.set_grad_enabled("False"), TypeError, "mode = 'False'; expected a bool"),

@@ -32,11 +32,11 @@ def test_containers():
 @pytest.mark.parametrize(
     "batch, error, text",
     [
-        ([fl.zeros(2), fl.zeros(3)], ValueError, r"sample has shape \[3\] in sample 1"),
-        ([{"a": fl.zeros(2)}, {"a": fl.zeros(3)}], ValueError, r"sample\['a'\] has shape"),
+        ([fl.zeros(2), fl.zeros(3)], ValueError, r"got \[2\] at entry 0 and \[3\] at entry 1 of the batch, sample;"),
+        ([{"a": fl.zeros(2)}, {"a": fl.zeros(3)}], ValueError, r"equal size, .* sample\['a'\];"),
         ([(1, 2), (1,)], ValueError, "1 entries in sample 1"),
         ([{"a": 1}, {"b": 1}], ValueError, "sample has no key a in sample 1"),
-        ([(1, object())] * 2, TypeError, r"sample\[1\] is a object"),
+        ([(1, object())] * 2, TypeError, r"found .*object.* as sample\[1\]"),
     ],
 )
 def test_errors_name_the_place(batch, error, text):
@@ -98,7 +98,7 @@ def test_what_replaces_a_function_of_the_table_can_call_it(table, kind, add, bat
 def test_functions_of_the_table_alone(table):
     assert table[fl.Tensor]((fl.ones(1), fl.zeros(1))).tolist() == [[1.0], [0.0]]
     assert table[int]([True, False]).dtype == fl.bool and table[float]([1, 2]).dtype == fl.float64
-    with pytest.raises(ValueError, match=r"sample has shape \[2\] in sample 1"):
+    with pytest.raises(ValueError, match="stack expects each tensor to be equal size"):
         table[fl.Tensor]([fl.ones(1), fl.ones(2)])
 
 
@@ -134,7 +134,7 @@ def test_sequences_keep_their_class():
 
 @pytest.mark.parametrize("value", [np.datetime64(1, "s"), np.array(1, dtype="m8[s]")])
 def test_times_are_no_numbers(value):
-    with pytest.raises(TypeError, match="default_collate: sample is an? (array|number) of dtype (datetime|timedelta)64"):
+    with pytest.raises(TypeError, match="default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found a"):
         default_collate([value])
 
 

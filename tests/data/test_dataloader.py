@@ -333,11 +333,11 @@ def test_tensors_come_out_stacked():
 @pytest.mark.parametrize(
     "options, text",
     [
-        ({"num_workers": -1}, "num_workers = -1"),
+        ({"num_workers": -1}, "num_workers option should be non-negative"),
         ({"timeout": -1}, "timeout"),
         ({"prefetch_factor": 2}, "prefetch_factor"),
         ({"persistent_workers": True}, "persistent_workers"),
-        ({"batch_size": 0}, "batch_size = 0"),
+        ({"batch_size": 0}, "batch_size should be a positive integer value"),
         ({"batch_size": None, "drop_last": True}, "drop_last"),
         ({"shuffle": True, "sampler": [1]}, "shuffle"),
         ({"batch_sampler": [[1]], "batch_size": 2}, "batch_sampler"),
@@ -385,7 +385,7 @@ def test_a_pass_has_a_length(workers):
 @pytest.mark.parametrize("name", ["batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"])
 def test_what_batches_are_made_by_is_fixed(name):
     loader = DataLoader(fl.utils.data.TensorDataset(fl.arange(4)), batch_size=2)
-    with pytest.raises(ValueError, match=f"{name} can not be changed"):
+    with pytest.raises(ValueError, match=f"{name} attribute should not be set after DataLoader is initialized"):
         setattr(loader, name, 4)
     loader.num_workers = 1  # is asked for anew by each pass
     assert [len(batch) for (batch,) in loader] == [2, 2]
@@ -404,7 +404,7 @@ def test_subclass_puts_another_sampler_in_place(num_workers):
 
     loader = Twice(fl.utils.data.TensorDataset(fl.arange(4)), batch_size=2, num_workers=num_workers)
     assert [batch.tolist() for (batch,) in loader] == [[0, 1], [2, 3], [0, 1], [2, 3]]
-    with pytest.raises(ValueError, match="batch_sampler can not be changed"):
+    with pytest.raises(ValueError, match="batch_sampler attribute should not be set after DataLoader is initialized"):
         loader.batch_sampler = None
 
 

@@ -111,13 +111,13 @@ def test_a_region_for_kernels_of_a_gpu_refuses_attention_alone():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="embed_dim = 8 does not divide by num_heads = 3"):
+    with pytest.raises(ValueError, match="embed_dim must be divisible by num_heads"):
         nn.MultiheadAttention(8, 3)
     layer = nn.MultiheadAttention(8, 2)
     x = fl.zeros(3, 2, 8)
-    with pytest.raises(ValueError, match="key has 6 features"):
+    with pytest.raises(ValueError, match="key: was expecting embedding dimension of 8"):
         layer(x, fl.zeros(3, 2, 6), x)
-    with pytest.raises(ValueError, match=r"attn_mask has shape \[2, 3\]; expected \[3, 3\]"):
+    with pytest.raises(ValueError, match=r"The shape of the 2D attn_mask is \[2"):
         layer(x, x, x, attn_mask=fl.zeros(2, 3))
     with pytest.raises(ValueError, match=r"key_padding_mask has shape \[3, 2\]"):
         layer(x, x, x, key_padding_mask=fl.zeros(3, 2))

@@ -20,11 +20,11 @@ def test_sequential_slices_and_edits():
     del net[0]
     assert list(net._modules) == ["0", "1", "2"]
     assert len(net + nn.Sequential(nn.ReLU())) == 4
-    with pytest.raises(ValueError, match=r"Sequential \+= list; expected another Sequential"):
+    with pytest.raises(ValueError, match=r"Sequential \+= other"):
         net += [nn.ReLU()]
     assert len(net) == 3
     assert len(net * 2) == 6
-    with pytest.raises(IndexError, match="index 7, but it has 3 entries"):
+    with pytest.raises(IndexError, match="index 7 is out of range"):
         net[7]
 
 
@@ -43,7 +43,7 @@ def test_module_list():
     assert isinstance(layers[1:3], nn.ModuleList)
     del layers[0]
     assert list(layers._modules) == ["0", "1", "2"]
-    with pytest.raises(TypeError, match="expected an iterable"):
+    with pytest.raises(TypeError, match=r"ModuleList\.extend should be called with an iterable"):
         layers.extend(3)
 
 
@@ -102,6 +102,6 @@ def test_names_of_arguments_are_those_of_pytorch():
 @pytest.mark.parametrize(("entry", "kind"), [(nn.Linear(1, 1), TypeError), (3, TypeError), (("a",), ValueError), (("a", nn.Identity(), 3), ValueError)], ids=str)
 def test_an_update_takes_pairs(entry, kind):
     heads = nn.ModuleDict()
-    with pytest.raises(kind, match="ModuleDict.update: entry 0 is .*expected a .name, value. pair"):
+    with pytest.raises(kind, match=r"ModuleDict\.update: ModuleDict update sequence element #0"):
         heads.update([entry])
     assert len(heads) == 0

@@ -173,16 +173,16 @@ def test_conv_transpose_is_the_gradient_of_conv():
     down = nn.functional.conv2d(probe, up.weight.detach(), None, 2, 1)
     (down * x).sum().backward()
     np.testing.assert_allclose(y.detach().numpy(), probe.grad.numpy(), rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match="can be 7 to 8"):
+    with pytest.raises(ValueError, match=r"requested an output size of \[9"):
         up(x, output_size=(9, 9))
 
 
 @pytest.mark.parametrize(
     "kwargs, text",
     [
-        ({"groups": 3}, "in_channels = 4 does not divide"),
-        ({"padding": "full"}, "'same', 'valid'"),
-        ({"padding": "same", "stride": 2}, "needs stride 1"),
+        ({"groups": 3}, "in_channels must be divisible by groups"),
+        ({"padding": "full"}, "Invalid padding string 'full'"),
+        ({"padding": "same", "stride": 2}, "padding='same' is not supported for strided convolutions"),
         ({"padding_mode": "mirror"}, "padding_mode"),
         ({"stride": (1, 2, 3)}, "one int or 2"),
     ],
@@ -216,11 +216,11 @@ def test_batch_norm_cumulative_average():
 
 
 def test_norm_errors():
-    with pytest.raises(ValueError, match=r"\[2, 3\]; expected 4-D"):
+    with pytest.raises(ValueError, match=r"expected 4D input \(got 2D input\)"):
         nn.BatchNorm2d(3)(fl.zeros(2, 3))
-    with pytest.raises(ValueError, match="more than one value per channel"):
+    with pytest.raises(ValueError, match="Expected more than 1 value per channel when training"):
         nn.BatchNorm1d(3)(fl.zeros(1, 3))
-    with pytest.raises(ValueError, match="does not divide"):
+    with pytest.raises(ValueError, match=r"num_channels \(4\) must be divisible by num_groups"):
         nn.GroupNorm(3, 4)
 
 
@@ -244,7 +244,7 @@ def test_channels_that_do_not_match_matter_to_instance_norm_where_it_has_somethi
         y = nn.InstanceNorm1d(3)(x)
     assert fl.equal(y, nn.InstanceNorm1d(5)(x))
     for options in ({"affine": True}, {"track_running_stats": True}):
-        with pytest.raises(ValueError, match="expected 3 channels"):
+        with pytest.raises(ValueError, match=r"to match num_features \(3\), but got"):
             nn.InstanceNorm1d(3, **options)(x)
 
 
@@ -252,7 +252,7 @@ def test_local_response_norm_of_no_values_and_of_too_few_axes():
     norm = nn.LocalResponseNorm(3)
     for shape in ((0, 2, 4), (2, 0, 4), (2, 3, 4, 0)):
         assert norm(fl.ones(shape)).shape == shape
-    with pytest.raises(ValueError, match=r"\[2, 3\]; expected \[N, C, \*\]"):
+    with pytest.raises(ValueError, match="Expected 3D or higher dimensionality"):
         norm(fl.ones(2, 3))
 
 
@@ -313,7 +313,7 @@ def test_linear_starts_within_its_bound(n):
 def test_loss_module_reduction_is_checked_by_its_calls(loss):
     layer = loss(reduction="avg")
     assert layer.reduction == "avg"
-    with pytest.raises(ValueError, match="reduction = 'avg'"):
+    with pytest.raises(ValueError, match="avg is not a valid value for reduction; expected 'none', 'mean' or 'sum'"):
         layer(fl.zeros(2, 2), fl.zeros(2, 2) if loss is nn.MSELoss else fl.tensor([0, 1]))
     assert nn.MSELoss(reduction="none")(fl.ones(2), fl.zeros(2)).tolist() == [1.0, 1.0]
 
@@ -406,7 +406,7 @@ def test_norms_ask_subclasses_which_inputs_they_take():
     assert Narrow(3)(x).shape == x.shape
     with pytest.raises(ValueError, match="too wide"):
         Narrow(3)(fl.randn(4, 3, 2, 3))
-    with pytest.raises(fl.ShapeError, match="expected 4-D"):
+    with pytest.raises(fl.ShapeError, match=r"expected 4D input \(got 2D input\)"):
         Narrow(3)(fl.randn(4, 3))
     with pytest.raises(NotImplementedError, match="_check_input_dim"):
         type("Bare", (_BatchNorm,), {})(3)(x)

@@ -34,13 +34,13 @@ def test_losses(name, reduction):
 
 @pytest.mark.parametrize("name", [*LOSSES, "kl_div", "soft_margin_loss", "poisson_nll_loss"])
 def test_losses_do_not_broadcast(name):
-    with pytest.raises(ValueError, match=r"target has shape \[4\].*input has shape \[4, 1\]"):
+    with pytest.raises(ValueError, match=r"Target size \(\[4\]\) must be the same as input size \(\[4, 1\]\), since losses do not broadcast"):
         getattr(F, name)(fl.zeros(4, 1), fl.zeros(4))
 
 
 @pytest.mark.parametrize("name", [*LOSSES, "cross_entropy"])
 def test_unknown_reduction(name):
-    with pytest.raises(ValueError, match="reduction = 'avg'; expected 'none', 'mean' or 'sum'"):
+    with pytest.raises(ValueError, match="avg is not a valid value for reduction; expected 'none', 'mean' or 'sum'"):
         getattr(F, name)(fl.zeros(4, 4), fl.zeros(4, 4), reduction="avg")
 
 
@@ -106,7 +106,7 @@ def test_the_mean_over_no_probabilities_is_not_a_number(shape, smoothing):
 def test_cross_entropy_of_probabilities_checks_shapes():
     with pytest.raises(ValueError, match="class probabilities"):
         F.cross_entropy(fl.zeros(4, 5), fl.zeros(4, 1))
-    with pytest.raises(ValueError, match="label_smoothing = 2"):
+    with pytest.raises(ValueError, match=r"label_smoothing must be between 0\.0 and 1\.0\. Got"):
         F.cross_entropy(fl.zeros(4, 5), fl.zeros(4, dtype=fl.int64), label_smoothing=2)
 
 
@@ -155,14 +155,14 @@ def test_gaussian_nll_loss_takes_every_shape_of_variance(var):
 
 @pytest.mark.parametrize("var", [-1.0, fl.tensor([1.0, -1.0])], ids=["number", "tensor"])
 def test_gaussian_nll_loss_refuses_negative_variances(var):
-    with pytest.raises(ValueError, match="var has an element -1; expected variances >= 0"):
+    with pytest.raises(ValueError, match="var has negative entry/entries"):
         F.gaussian_nll_loss(fl.zeros(2, 3), fl.zeros(2, 3), var)
 
 
 def test_errors_of_losses_name_their_arguments():
-    with pytest.raises(ValueError, match="triplet_margin_loss: negative has shape .*anchor has shape"):
+    with pytest.raises(ValueError, match=r"Negative size \(\[2\]\) must be the same as anchor size"):
         F.triplet_margin_loss(fl.zeros(2, 3), fl.zeros(2, 3), fl.zeros(2))
-    with pytest.raises(ValueError, match="margin_ranking_loss: input2 has shape .*input1 has shape"):
+    with pytest.raises(ValueError, match=r"Input2 size \(\[3\]\) must be the same as input1 size"):
         F.margin_ranking_loss(fl.zeros(2), fl.zeros(3), fl.zeros(2))
 
 

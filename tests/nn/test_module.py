@@ -83,7 +83,7 @@ def test_assigning_before_init_is_an_error(value):
         def __init__(self):
             self.x = value
 
-    with pytest.raises(AttributeError, match=r"before super\(\).__init__\(\)"):
+    with pytest.raises(AttributeError, match=r"before Module\.__init__\(\) call \('x'\); call super"):
         Bad()
 
 
@@ -138,7 +138,7 @@ def test_missing_attribute_names_class_and_attribute():
         nn.Linear(1, 1).wieght  # noqa: B018
 
 
-@pytest.mark.parametrize("name, text", [("a.b", "contains"), ("", "empty"), ("forward", "already")])
+@pytest.mark.parametrize("name, text", [("a.b", "contain"), ("", "can.*t be empty string"), ("forward", "already")])
 def test_bad_names(name, text):
     with pytest.raises(KeyError, match=text):
         nn.Module().register_parameter(name, nn.Parameter(fl.zeros(1)))
@@ -154,7 +154,7 @@ def test_a_parameter_must_be_a_leaf_and_a_parameter():
         m.register_parameter("w", fl.zeros(1))
     with pytest.raises(TypeError, match="Tensor or None"):
         m.register_buffer("b", 3)
-    with pytest.raises(TypeError, match="expected a Module"):
+    with pytest.raises(TypeError, match="int is not a Module subclass"):
         m.add_module("m", 3)
 
 
@@ -189,11 +189,11 @@ def test_get_submodule_parameter_buffer():
     assert net.get_submodule("blocks.1.fc") is net.blocks[1].fc
     assert net.get_parameter("blocks.0.scale") is net.blocks[0].scale
     assert net.get_buffer("blocks.0.steps") is net.blocks[0].steps
-    with pytest.raises(AttributeError, match="'fcc'; its children: fc, norm"):
+    with pytest.raises(AttributeError, match="Block has no attribute `fcc`; its children: fc, norm"):
         net.get_submodule("blocks.1.fcc")
-    with pytest.raises(AttributeError, match="no Parameter"):
+    with pytest.raises(AttributeError, match="`steps` is not an nn.Parameter"):
         net.get_parameter("blocks.0.steps")
-    with pytest.raises(AttributeError, match="no buffer"):
+    with pytest.raises(AttributeError, match="`scale` is not a buffer"):
         net.get_buffer("blocks.0.scale")
 
 
@@ -204,7 +204,7 @@ def test_train_and_eval_reach_everything():
     net = Net().eval()
     assert not any(m.training for m in net.modules())
     assert all(m.training for m in net.train().modules())
-    with pytest.raises(ValueError, match="expected a bool"):
+    with pytest.raises(ValueError, match="training mode is expected to be boolean"):
         net.train(1)
 
 
@@ -674,12 +674,12 @@ def test_an_error_names_the_module_path():
 
 
 def test_a_module_without_forward_says_so():
-    with pytest.raises(NotImplementedError, match="has no forward"):
+    with pytest.raises(NotImplementedError, match=r'Module \[Module\] is missing the required "forward" function'):
         nn.Module()(1)
 
 
 def test_init_takes_no_arguments():
-    with pytest.raises(TypeError, match="takes no arguments"):
+    with pytest.raises(TypeError, match=r"Module\.__init__\(\) got 2 positional arguments"):
         nn.Module(1)
 
 

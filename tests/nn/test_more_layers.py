@@ -391,16 +391,16 @@ def test_lazy_layers_can_be_copied_pickled_and_loaded_before_their_first_input()
 
 def test_what_has_no_shape_is_refused():
     p = nn.LazyLinear(3).weight
-    with pytest.raises(RuntimeError, match="no shape before the first forward"):
+    with pytest.raises(RuntimeError, match="Can't access the shape of an uninitialized parameter or buffer before the first forward"):
         _ = p.shape
     for call in (lambda: p + fl.ones(1), lambda: fl.add(p, 1), lambda: p.view(1), p.numel):
         with pytest.raises(ValueError, match="UninitializedParameter, which has no shape before the first forward"):
             call()
     with pytest.raises(RuntimeError, match="no memory before the first forward"):
         p.share_memory_()
-    with pytest.raises(ValueError, match=r"LazyConv2d: input has shape \[4, 4\]; expected 3 or 4 axes"):
+    with pytest.raises(ValueError, match=r"Expected 3D \(unbatched\) or 4D"):
         nn.LazyConv2d(3, 2)(fl.ones(4, 4))
-    with pytest.raises(ValueError, match="3 channels do not divide by groups = 2"):
+    with pytest.raises(ValueError, match="in_channels must be divisible by groups, got 3 and 2"):
         nn.LazyConv2d(4, 2, groups=2)(fl.ones(1, 3, 4, 4))
 
 
@@ -463,7 +463,7 @@ def test_fused_layers_compute_the_same(transpose):
     one.running_var.fill_(4.0)
     assert fl.allclose(nn.utils.fusion.fuse_linear_bn_eval(linear, one)(x[:, :, 0, 0]), (linear(x[:, :, 0, 0]) - 0.5) / (4.0 + 1e-5) ** 0.5)
     assert one.running_mean.shape == (1,)
-    with pytest.raises(AssertionError, match="a layer is training"):
+    with pytest.raises(AssertionError, match=r"Fusion only for eval! Call eval\(\) on both layers first"):
         nn.utils.fusion.fuse_conv_bn_eval(conv.train(), bn)
 
 
@@ -484,7 +484,7 @@ def test_a_parametrised_weight_is_computed_when_it_is_read():
         nn.utils.parametrizations.weight_norm(layer)
     with pytest.raises(RuntimeError, match="save its state_dict"):
         pickle.dumps(layer)
-    with pytest.raises(ValueError, match="has no parameter 'nothing'"):
+    with pytest.raises(ValueError, match="Linear does not have a parameter"):
         nn.utils.parametrizations.weight_norm(nn.Linear(2, 2), "nothing")
 
 
@@ -504,7 +504,7 @@ def test_multi_head_attention_forward_is_the_layer():
     "call, text",
     [
         (lambda: F.grid_sample(fl.ones(1, 1, 2, 2), fl.ones(1, 1, 1, 3)), r"grid has shape \[1, 1, 1, 3\]; expected \[N, C, H, W\]"),
-        (lambda: F.grid_sample(fl.ones(1, 1, 2, 2), fl.ones(1, 1, 1, 2), mode="cubic"), "mode = 'cubic'"),
+        (lambda: F.grid_sample(fl.ones(1, 1, 2, 2), fl.ones(1, 1, 1, 2), mode="cubic"), "expected mode to be 'bilinear'"),
         (lambda: F.grid_sample(fl.ones(1, 1, 0, 2), fl.ones(1, 1, 1, 2)), "at least one element along every axis"),
         (lambda: F.grid_sample(fl.ones(1, 1, 2, 2), fl.ones(1, 1, 1, 2).double()), "expected one dtype"),
         (lambda: F.ctc_loss(fl.zeros(3, 1, 2), fl.tensor([[1]]), [3], [1], blank=2), "blank = 2; expected 0 <= blank < 2"),
@@ -513,18 +513,18 @@ def test_multi_head_attention_forward_is_the_layer():
         (lambda: F.ctc_loss(fl.zeros(3, 0, 2), fl.zeros(0, 1, dtype=fl.int64), [], []), "not empty"),
         (lambda: F.ctc_loss(fl.zeros(3, 2, 2), fl.tensor([1, 1]), [3, 3], [1, 2]), r"expected \[3\], the sum of target_lengths"),
         (lambda: F.embedding_bag(fl.tensor([1, 0]), fl.ones(2, 2), fl.tensor([0, 5])), "up to 2"),
-        (lambda: F.embedding_bag(fl.tensor([1, 0]), fl.ones(2, 2), fl.tensor([1])), r"offsets\[0\] = 1; expected 0"),
+        (lambda: F.embedding_bag(fl.tensor([1, 0]), fl.ones(2, 2), fl.tensor([1])), r"offsets\[0\] has to be 0"),
         (lambda: F.embedding_bag(fl.tensor([[3]]), fl.ones(2, 2)), "value 3"),
-        (lambda: F.max_unpool2d(fl.ones(1, 1, 1, 1), fl.tensor([[[[4]]]]), 2), "indices go from 4 to 4; expected 0 to 3"),
-        (lambda: F.max_unpool1d(fl.ones(1, 1, 2), fl.tensor([[[0, 2]]]), 2, output_size=(9,)), r"expected 2 < output_size\[0\] < 6"),
+        (lambda: F.max_unpool2d(fl.ones(1, 1, 1, 1), fl.tensor([[[[4]]]]), 2), "Found an invalid max index"),
+        (lambda: F.max_unpool1d(fl.ones(1, 1, 2), fl.tensor([[[0, 2]]]), 2, output_size=(9,)), r'invalid output_size "\(9,\)"'),
         (lambda: F.fractional_max_pool2d(fl.ones(1, 1, 3, 3), 2, 3), "3 windows of 2 do not fit into the 3 elements of axis 0"),
-        (lambda: F.multi_margin_loss(fl.ones(2, 3), fl.tensor([0, 1]), p=3), "p = 3; expected 1 or 2"),
+        (lambda: F.multi_margin_loss(fl.ones(2, 3), fl.tensor([0, 1]), p=3), "only p == 1 and p == 2 supported"),
         (lambda: F.multilabel_margin_loss(fl.ones(1, 2), fl.tensor([[2, -1]])), "expected -1 to 1"),
-        (lambda: F.channel_shuffle(fl.ones(1, 3, 2), 2), "3 channels do not divide by groups = 2"),
+        (lambda: F.channel_shuffle(fl.ones(1, 3, 2), 2), "Number of channels must be divisible by groups. Got 3 channels and 2 groups"),
         (lambda: F.pdist(fl.ones(3)), r"input has shape \[3\]; expected \[N, M\]"),
-        (lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 10, [5, 3]), r"cutoffs = \[5, 3\]"),
-        (lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 10, [5])(fl.ones(1, 4), fl.tensor([10])), "targets go from 10 to 10; expected 0 to 9"),
-        (lambda: F.affine_grid(fl.ones(1, 2, 2), (1, 1, 3, 3)), r"expected \[1, 2, 3\]"),
+        (lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 10, [5, 3]), "cutoffs should be a sequence of unique"),
+        (lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 10, [5])(fl.ones(1, 4), fl.tensor([10])), r"Target values should be in \[0"),
+        (lambda: F.affine_grid(fl.ones(1, 2, 2), (1, 1, 3, 3)), "Expected a batch of 2D affine matrices of shape 1x2x3 for size"),
     ],
 )
 def test_what_is_refused(call, text):

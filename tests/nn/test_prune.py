@@ -57,14 +57,14 @@ def test_removing_leaves_the_product(layer):
     ("call", "text"),
     [
         (lambda m: prune.l1_unstructured(m, "wieght", 1), "'Linear' object has no attribute 'wieght'; its parameters are weight, bias"),
-        (lambda m: prune.l1_unstructured(m, "weight", 13), "amount = 13; expected at most the 12"),
-        (lambda m: prune.l1_unstructured(m, "weight", 1.5), "amount = 1.5; expected a share"),
-        (lambda m: prune.l1_unstructured(m, "weight", -1), "amount = -1; expected a share between 0 and 1, or a number of parts"),
+        (lambda m: prune.l1_unstructured(m, "weight", 13), "amount=13 should be smaller than the number of parameters to prune=12"),
+        (lambda m: prune.l1_unstructured(m, "weight", 1.5), r"amount=1\.5 should either be a float in the range \[0"),
+        (lambda m: prune.l1_unstructured(m, "weight", -1), r"amount=-1 should either be a float in the range \[0"),
         (lambda m: prune.l1_unstructured(m, "weight", 1, fl.ones(2)), r"importance_scores has shape \[2\]"),
         (lambda m: prune.ln_structured(m, "bias", 1, 2, 0), "whole slices of a tensor of 1 axes"),
         (lambda m: prune.ln_structured(m, "weight", 1, 2, 5), r"dim = 5, but the tensor has shape \[3, 4\]"),
         (lambda m: prune.custom_from_mask(m, "weight", fl.ones(2)), r"mask has shape \[2\]"),
-        (lambda m: prune.remove(m, "weight"), "'weight' of Linear is not pruned"),
+        (lambda m: prune.remove(m, "weight"), "Parameter 'weight' of module Linear has to be pruned before pruning can be removed"),
     ],
 )  # fmt: skip
 def test_bad_arguments_change_nothing(layer, call, text):

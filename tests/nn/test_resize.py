@@ -26,7 +26,7 @@ def test_interpolate():
     assert F.interpolate(x, scale_factor=2).tolist() == [[[1, 1, 3, 3]]]
     assert F.interpolate(x, size=4, mode="linear").tolist() == [[[1, 1.5, 2.5, 3]]]
     assert F.interpolate(x, size=3, mode="linear", align_corners=True).tolist() == [[[1, 2, 3]]]
-    with pytest.raises(ValueError, match="exactly one"):
+    with pytest.raises(ValueError, match="either size or scale_factor should be defined"):
         F.interpolate(x)
 
 

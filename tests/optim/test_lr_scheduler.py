@@ -114,7 +114,7 @@ def test_one_cycle():
     assert rates[-1] == pytest.approx(1 / 25 / 1e4)
     assert momenta[0] == 0.95 and momenta[2] == 0.85 and momenta[-1] == 0.95
     schedule.step()
-    with pytest.raises(ValueError, match="the cycle has 10 steps"):
+    with pytest.raises(ValueError, match=r"Tried to step 11 times\. The specified number of total steps is 10"):
         schedule.step()
 
 
@@ -154,14 +154,14 @@ def test_stepping_the_schedule_first_warns():
 @pytest.mark.parametrize(
     "build, error, text",
     [
-        (lambda: lrs.StepLR(3, 1), TypeError, "expected an Optimizer"),
+        (lambda: lrs.StepLR(3, 1), TypeError, "int is not an Optimizer"),
         (lambda: lrs.StepLR(make(), 1, last_epoch=3), KeyError, "initial_lr"),
-        (lambda: lrs.LambdaLR(make(), [abs, abs]), ValueError, "2 functions for 1"),
+        (lambda: lrs.LambdaLR(make(), [abs, abs]), ValueError, "Expected 1 lr_lambdas"),
         (lambda: lrs.OneCycleLR(make(), 1.0), ValueError, "total_steps"),
         (lambda: lrs.OneCycleLR(optim.Adagrad([nn.Parameter(fl.zeros(1))]), 1.0, 5), ValueError,
          "no momentum"),
         (lambda: lrs.ReduceLROnPlateau(make(), mode="low"), ValueError, "'min' or 'max'"),
-        (lambda: lrs.ConstantLR(make(), 2.0), ValueError, "factor = 2.0"),
+        (lambda: lrs.ConstantLR(make(), 2.0), ValueError, "Constant multiplicative factor expected to be between 0 and 1"),
     ],
 )  # fmt: skip
 def test_errors(build, error, text):
@@ -187,9 +187,9 @@ def test_chained_scheduler_is_a_scheduler():
 ], ids=["SequentialLR", "ChainedScheduler"])  # fmt: skip
 def test_schedulers_that_can_not_be_combined(combine):
     opt = make()
-    with pytest.raises(ValueError, match="scheduler 1 is a ReduceLROnPlateau, whose step"):
+    with pytest.raises(ValueError, match=r"does not support `ReduceLROnPlateau` scheduler, whose step\(\) wants a metric: scheduler 1; step it by itself"):
         combine(opt, [lrs.ExponentialLR(opt, 0.5), lrs.ReduceLROnPlateau(opt)])
-    with pytest.raises(ValueError, match="scheduler 1 belongs to another optimizer"):
+    with pytest.raises(ValueError, match="expects all schedulers to belong to the same optimizer, but scheduler 1 has another"):
         combine(opt, [lrs.ExponentialLR(opt, 0.5), lrs.ExponentialLR(make(), 0.5)])
 
 
@@ -355,12 +355,12 @@ def test_what_a_plateau_does_can_be_replaced():
 @pytest.mark.parametrize(
     "make, error, text",
     [
-        (lambda o: lrs.LambdaLR(3, len), TypeError, "LambdaLR: optimizer is a int; expected an Optimizer"),
+        (lambda o: lrs.LambdaLR(3, len), TypeError, "int is not an Optimizer"),
         (lambda o: lrs.LambdaLR(o, 3), TypeError, "LambdaLR: lr_lambda is a int; expected a function of the epoch"),
         (lambda o: lrs.MultiplicativeLR(o, [3]), TypeError, "MultiplicativeLR: lr_lambda is a int"),
         (lambda o: lrs.MultiStepLR(o, 3), TypeError, "MultiStepLR: milestones is a int; expected a list of epochs"),
         (lambda o: lrs.CosineAnnealingWarmRestarts(o, "3"), TypeError, "CosineAnnealingWarmRestarts: T_0 = '3' is a str; expected an int"),
-        (lambda o: lrs.CosineAnnealingWarmRestarts(o, 1, 1.5), ValueError, "CosineAnnealingWarmRestarts: T_mult = 1.5 is a float"),
+        (lambda o: lrs.CosineAnnealingWarmRestarts(o, 1, 1.5), ValueError, "Expected integer T_mult >= 1"),
         (lambda o: lrs.OneCycleLR(o, 1.0, total_steps="3"), TypeError, "OneCycleLR: total_steps = '3' is a str"),
         (lambda o: lrs.SequentialLR(o, 3, []), TypeError, "SequentialLR: schedulers is a int; expected a list"),
         (lambda o: lrs.ChainedScheduler(3), TypeError, "ChainedScheduler: schedulers is a int; expected a list"),

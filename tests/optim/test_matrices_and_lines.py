@@ -137,17 +137,17 @@ def test_lbfgs_takes_parameters_of_any_shape_and_without_gradients():
     "call, error, text",
     [
         (lambda p: optim.LBFGS([p], line_search_fn="armijo"), ValueError, "expected None or 'strong_wolfe'"),
-        (lambda p: optim.LBFGS([p]).step(), TypeError, "step got no closure"),
-        (lambda p: optim.LBFGS([{"params": [p]}, {"params": [fl.ones(1, requires_grad=True)]}]), ValueError, "2 groups of parameters"),
-        (lambda p: optim.LBFGS([p], lr=-1), ValueError, "lr = -1; expected >= 0"),
-        (lambda p: optim.Muon([p]), ValueError, r"parameter 0 has shape \[3\]; expected matrices alone"),
+        (lambda p: optim.LBFGS([p]).step(), TypeError, r"LBFGS\.step\(\) missing 1 required positional argument"),
+        (lambda p: optim.LBFGS([{"params": [p]}, {"params": [fl.ones(1, requires_grad=True)]}]), ValueError, "LBFGS doesn't support per-parameter options"),
+        (lambda p: optim.LBFGS([p], lr=-1), ValueError, "Invalid learning rate"),
+        (lambda p: optim.Muon([p]), ValueError, "Muon only supports 2D parameters whereas we found a parameter with size"),
         (lambda p: optim.Muon([fl.ones(2, 2)], ns_steps=100), ValueError, "ns_steps = 100"),
         (lambda p: optim.Muon([fl.ones(2, 2)], ns_coefficients=(1.0, 2.0)), ValueError, "expected three numbers"),
         (lambda p: optim.Muon([fl.ones(2, 2)], adjust_lr_fn="x"), ValueError, "adjust_lr_fn = 'x'"),
-        (lambda p: optim.Rprop([p], etas=(1.5, 2)), ValueError, r"etas = \(1.5, 2\); expected 0 < etas"),
+        (lambda p: optim.Rprop([p], etas=(1.5, 2)), ValueError, "Invalid eta values"),
         (lambda p: optim.Adafactor([p], d=0.5), ValueError, "d = 0.5; expected >= 1"),
         (lambda p: optim.Adafactor([p], beta2_decay=0.5), ValueError, "beta2_decay = 0.5; expected <= 0"),
-        (lambda p: optim.Adafactor([p], eps=(None, -1.0)), ValueError, r"eps\[1\] = -1.0; expected >= 0"),
+        (lambda p: optim.Adafactor([p], eps=(None, -1.0)), ValueError, r"Invalid eps\[1\] value"),
     ],
 )  # fmt: skip
 def test_what_is_refused(call, error, text):

@@ -358,8 +358,8 @@ def test_a_region_says_whether_errors_list_the_functions():
 @pytest.mark.parametrize(
     "options, text",
     [
-        ({"debug": True, "use_reentrant": True}, "use_reentrant = True with debug = True; pass use_reentrant=False"),
-        ({"context_fn": dict, "use_reentrant": True}, "use_reentrant = True with a context_fn; pass use_reentrant=False"),
+        ({"debug": True, "use_reentrant": True}, "Passing `context_fn` or `debug` is only supported when use_reentrant=False"),
+        ({"context_fn": dict, "use_reentrant": True}, "Passing `context_fn` or `debug` is only supported when use_reentrant=False"),
         ({"k": 1, "use_reentrant": True}, "use_reentrant = True with k; pass use_reentrant=False"),
         ({"debug": True, "context_fn": dict, "use_reentrant": False}, "debug = True with a context_fn; expected one of them"),
     ],

@@ -119,8 +119,11 @@ def _reparametrize_module(
     extras = {path: at for path in surplus if not strict and (at := _extra_place(module, path)) is not None}
     surplus = [path for path in surplus if path not in extras]
     if surplus or (strict and missing):
-        faults = [f"'{p}' is not in the module" for p in surplus] + [f"'{p}' is missing" for p in missing if strict]
-        raise RuntimeError(f"functional_call: {'; '.join(faults)}; expected the paths of {type(module).__name__}'s parameters and buffers")
+        lines = [
+            f"\n\t{kind} key(s): {', '.join(map(repr, paths))}."
+            for kind, paths in (("Unexpected", surplus), ("Missing", missing if strict else [])) if paths
+        ]  # fmt: skip
+        raise RuntimeError(f"functional_call: Error(s) in reparametrizing for {type(module).__name__}:{''.join(lines)}")
     # What was is put back by one call of a function in C: Ctrl-C comes before or after it.
     undo: list[Any] = [functools.partial(graph.objects_changed)]  # compiled functions hear of it, as from Table
     for path in wanted:

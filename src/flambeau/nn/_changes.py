@@ -178,7 +178,7 @@ class ChangeMixin(TreeMixin[M]):
             ValueError: `mode` is no bool.
         """
         if not isinstance(mode, bool):
-            raise ValueError(f"train: mode = {mode!r}; expected a bool")
+            raise ValueError(f"train: training mode is expected to be boolean, got {mode!r}")
         self.training = mode
         for module in self.children():
             module.train(mode)

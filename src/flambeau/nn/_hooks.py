@@ -165,7 +165,10 @@ class HookMixin:
     def _fl_of_one_kind(self, full: bool) -> None:
         names = ("register_backward_hook", "register_full_backward_hook")
         if self._is_full_backward_hook is (not full):
-            raise RuntimeError(f"{names[full]}: {type(self).__name__} has a hook of {names[not full]}; use {names[True]} for both")
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single Module: "
+                f"{names[full]}: {type(self).__name__} has a hook of {names[not full]}; use {names[True]} for both"
+            )
         self._is_full_backward_hook = full
 
     def _fl_call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -189,9 +192,8 @@ class HookMixin:
                     if changed is not None:
                         if not (isinstance(changed, tuple) and len(changed) == 2):
                             raise RuntimeError(
-                                f"forward pre-hook of {type(self).__name__} returned "
-                                f"{kind_of(changed)}; "
-                                "expected None or a tuple (args, kwargs)"
+                                f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {kind_of(changed)} "
+                                f"from one of {type(self).__name__}"
                             )
                         args, kwargs = changed
                 else:
@@ -267,9 +269,10 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 def _checked(kind: str, module: Any, result: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
     results = tuple(result) if isinstance(result, list) else _as_tuple(result)
     if len(results) != len(given):
+        which, part = ("Backward hook", "grad_input") if kind == "full_backward" else ("Backward pre hook", "grad_output")
         raise RuntimeError(
-            f"{kind} hook of {type(module).__name__} returned {len(results)} gradients; expected "
-            f"{len(given)} (or None to leave them as they are)"
+            f"{which} returned an invalid number of {part}, got {len(results)}, but expected {len(given)} "
+            f"(or None to leave them as they are): {kind} hook of {type(module).__name__}"
         )
     for i, (new, old) in enumerate(zip(results, given, strict=True)):
         if new is None or old is None:

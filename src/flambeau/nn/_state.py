@@ -127,7 +127,7 @@ class StateMixin:
             RuntimeError: keys or shapes differ; one text lists all of them.
         """
         if not isinstance(state_dict, Mapping):
-            raise TypeError(f"load_state_dict: expected a mapping, got {type(state_dict).__name__}")
+            raise TypeError(f"load_state_dict: Expected state_dict to be dict-like, got {type(state_dict)}")
         metadata = getattr(state_dict, "_metadata", None)
         state: Any = OrderedDict(state_dict)
         state._metadata = metadata

@@ -174,15 +174,11 @@ class TreeMixin(Generic[M]):
             if not hasattr(module, part):
                 names = ", ".join(module._modules) or "none"
                 raise AttributeError(
-                    f"get_submodule('{target}'): {where} ({type(module).__name__}) has no "
-                    "attribute "
-                    f"'{part}'; its children: {names}"
+                    f"get_submodule('{target}'): {where}: {type(module).__name__} has no attribute `{part}`; its children: {names}"
                 )
             found = getattr(module, part)
             if not isinstance(found, TreeMixin):
-                raise AttributeError(
-                    f"get_submodule('{target}'): '{part}' of {where} is {kind_of(found)}"
-                )
+                raise AttributeError(f"get_submodule('{target}'): `{part}` is not an nn.Module; {where} has a {kind_of(found)} there")
             module = found
             walked.append(part)
         return module  # type: ignore[no-any-return]
@@ -195,7 +191,7 @@ class TreeMixin(Generic[M]):
             ValueError: `target` is empty, or `module` no Module.
         """
         if not target:
-            raise ValueError("set_submodule: target is empty; a module cannot replace itself")
+            raise ValueError("set_submodule: Cannot set the submodule without a target name; a module cannot replace itself")
         parent_path, _, name = target.rpartition(".")
         parent = self.get_submodule(parent_path)
         if strict and name not in parent._modules:
@@ -218,9 +214,7 @@ class TreeMixin(Generic[M]):
         module = self.get_submodule(path)
         found = getattr(module, name)
         if not isinstance(found, Parameter):
-            raise AttributeError(
-                f"get_parameter('{target}'): '{name}' is {kind_of(found)}, no Parameter"
-            )
+            raise AttributeError(f"get_parameter('{target}'): `{name}` is not an nn.Parameter, but {kind_of(found)}")
         return found
 
     def get_buffer(self, target: str) -> Tensor:
@@ -233,7 +227,7 @@ class TreeMixin(Generic[M]):
         module = self.get_submodule(path)
         found = getattr(module, name)
         if name not in module._buffers:
-            raise AttributeError(f"get_buffer('{target}'): '{name}' is {kind_of(found)}, no buffer")
+            raise AttributeError(f"get_buffer('{target}'): `{name}` is not a buffer, but {kind_of(found)}")
         return found  # type: ignore[no-any-return]
 
 

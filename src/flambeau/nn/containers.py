@@ -21,7 +21,7 @@ def _index(what: Any, i: Any) -> int:
     n = len(what)
     i = operator.index(i)
     if not -n <= i < n:
-        raise IndexError(f"{type(what).__name__}: index {i}, but it has {n} entries")
+        raise IndexError(f"{type(what).__name__}: index {i} is out of range, it has {n} entries")
     position: int = i % n
     return position
 
@@ -120,7 +120,7 @@ class Sequential(Module):
 
     def _fl_addable(self, sign: str, other: Any) -> None:
         if not isinstance(other, Sequential):
-            raise ValueError(f"Sequential {sign} {type(other).__name__}; expected another Sequential")
+            raise ValueError(f"Sequential {sign} other: add operator supports only objects of Sequential class, but {type(other)} is given")
 
     def __mul__(self, times: int) -> Sequential:
         return Sequential(*self._fl_repeated(times))
@@ -130,9 +130,9 @@ class Sequential(Module):
 
     def _fl_repeated(self, times: int) -> list[Module]:
         if not isinstance(times, int):
-            raise TypeError(f"Sequential * {times!r}; expected a positive int")
+            raise TypeError(f"unsupported operand type(s) for *: Sequential and {type(times)}; expected a positive int")
         if times <= 0:
-            raise ValueError(f"Sequential * {times!r}; expected a positive int")
+            raise ValueError(f"Non-positive multiplication factor {times} for {type(self)}")
         return list(self) * times
 
     __rmul__ = __mul__
@@ -145,10 +145,10 @@ class Sequential(Module):
     def insert(self, index: int, module: Module) -> Sequential:
         """Puts a module before position `index` and returns self."""
         if not isinstance(module, Module):
-            raise AssertedTypeError(f"Sequential.insert: got {type(module).__name__}; expected a Module")
+            raise AssertedTypeError(f"Sequential.insert: module should be of type: {Module}, got {type(module)}")
         n = len(self)
         if not -n <= index <= n:
-            raise IndexError(f"Sequential.insert: index {index}, but it has {n} entries")
+            raise IndexError(f"Sequential.insert: Index out of range: {index}, it has {n} entries")
         modules = list(self._modules.values())
         modules.insert(index + n if index < 0 else index, module)
         self._modules.clear()
@@ -246,9 +246,7 @@ class ModuleList(Module):
             TypeError: `modules` is no iterable.
         """
         if not isinstance(modules, Iterable):
-            raise TypeError(
-                f"ModuleList.extend: got {type(modules).__name__}; expected an iterable"
-            )
+            raise TypeError(f"ModuleList.extend should be called with an iterable, but got {type(modules).__name__}")
         for module in list(modules):
             self.append(module)
         return self
@@ -338,14 +336,16 @@ def _pairs(what: str, given: Any) -> list[tuple[str, Any]]:
     if isinstance(given, (Mapping, ModuleDict, ParameterDict)):
         return list(given.items())
     if not isinstance(given, Iterable):
-        raise TypeError(f"{what}.update: got {type(given).__name__}; expected a mapping or pairs")
+        raise TypeError(f"{what}.update should be called with an iterable of key/value pairs, but got {type(given).__name__}")
     pairs = []
     for i, pair in enumerate(given):
         if not isinstance(pair, Iterable):
-            raise TypeError(f"{what}.update: entry {i} is {pair!r}; expected a (name, value) pair")
+            raise TypeError(f"{what}.update: {what} update sequence element #{i} should be Iterable, a (name, value) pair; is {pair!r}")
         entry = list(pair)
         if len(entry) != 2:
-            raise ValueError(f"{what}.update: entry {i} is {pair!r}; expected a (name, value) pair")
+            raise ValueError(
+                f"{what}.update: {what} update sequence element #{i} has length {len(entry)}; 2 is required, (name, value), got {pair!r}"
+            )
         pairs.append((entry[0], entry[1]))
     return pairs
 
@@ -407,10 +407,7 @@ class ParameterList(Module):
     def extend(self, values: Iterable[Any]) -> ParameterList:
         """Adds several values at the end and returns self."""
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
-            raise TypeError(
-                f"ParameterList.extend: got {type(values).__name__}; expected an iterable of "
-                "tensors"
-            )
+            raise TypeError(f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}")
         for value in list(values):
             self.append(value)
         return self
@@ -419,7 +416,7 @@ class ParameterList(Module):
         return "\n".join(_tensor_line(i, value, getattr(value, "dtype", None)) for i, value in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("ParameterList cannot be called: it only holds parameters")
+        raise RuntimeError("ParameterList should not be called. It only holds parameters")
 
 
 class _NoSuchKey(KeyError, AttributeError):
@@ -443,7 +440,10 @@ class ParameterDict(Module):
     @staticmethod
     def _key_to_attr(key: str) -> str:
         if not isinstance(key, str):
-            raise TypeError(f"ParameterDict: key = {key!r}; expected a str")
+            raise TypeError(
+                "Index given to ParameterDict cannot be used as a key as it is not a string "
+                f"(type is '{type(key).__name__}'): {key!r}"
+            )
         return key
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -537,4 +537,4 @@ class ParameterDict(Module):
         return "\n".join(_tensor_line(key, value, value.type() if isinstance(value, Tensor) else None) for key, value in self.items())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("ParameterDict cannot be called: it only holds parameters")
+        raise RuntimeError("ParameterDict should not be called. It only holds parameters")

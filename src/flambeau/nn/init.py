@@ -44,21 +44,19 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else param
         if isinstance(slope, bool) or not isinstance(slope, (int, float)):
-            raise ValueError(f"calculate_gain: param = {param!r}; expected the negative slope")
+            raise ValueError(f"calculate_gain: negative_slope {param} not a valid number")
         return math.sqrt(2.0 / (1 + slope**2))
     if nonlinearity not in _GAINS:
         names = ", ".join(sorted([*_GAINS, "leaky_relu"]))
-        raise ValueError(
-            f"calculate_gain: nonlinearity = {nonlinearity!r}; expected one of {names}"
-        )
+        raise ValueError(f"calculate_gain: Unsupported nonlinearity {nonlinearity}; expected one of {names}")
     return _GAINS[nonlinearity]
 
 
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     if tensor.dim() < 2:
         raise ValueError(
-            f"fan in and fan out need at least 2 dimensions, but the tensor has shape "
-            f"{list(tensor.shape)}"
+            "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions, "
+            f"got shape {list(tensor.shape)}"
         )
     receptive = math.prod(tensor.shape[2:])
     return tensor.shape[1] * receptive, tensor.shape[0] * receptive
@@ -66,7 +64,7 @@ def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
 
 def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
     if mode.lower() not in ("fan_in", "fan_out"):
-        raise ValueError(f"init: mode = {mode!r}; expected 'fan_in' or 'fan_out'")
+        raise ValueError(f"init: Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     return fan_in if mode.lower() == "fan_in" else fan_out
 
@@ -145,7 +143,7 @@ def eye_(tensor: Tensor) -> Tensor:
         ValueError: the tensor is not 2-D.
     """
     if tensor.dim() != 2:
-        raise ValueError(f"eye_: expected 2 dimensions, got shape {list(tensor.shape)}")
+        raise ValueError(f"eye_: Only tensors with 2 dimensions are supported, got shape {list(tensor.shape)}")
     with no_grad():
         tensor.zero_()
         tensor.diagonal().fill_(1)
@@ -160,11 +158,9 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
         ValueError: not 3 to 5 dimensions, or `out` is not divisible by `groups` >= 1.
     """
     if tensor.dim() not in (3, 4, 5):
-        raise ValueError(f"dirac_: expected 3 to 5 dimensions, got shape {list(tensor.shape)}")
+        raise ValueError(f"dirac_: Only tensors with 3, 4, or 5 dimensions are supported, got shape {list(tensor.shape)}")
     if groups < 1 or tensor.shape[0] % groups:
-        raise ValueError(
-            f"dirac_: {tensor.shape[0]} output channels do not divide by groups = {groups}"
-        )
+        raise ValueError(f"dirac_: dim 0 must be divisible by groups, got {tensor.shape[0]} output channels and groups = {groups}")
     per_group = tensor.shape[0] // groups
     centre = tuple(size // 2 for size in tensor.shape[2:])
     if tensor.numel() == 0:
@@ -242,7 +238,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     Source: Saxe et al. 2013, "Exact solutions to the nonlinear dynamics of learning".
     """
     if tensor.dim() < 2:
-        raise ValueError(f"orthogonal_: expected at least 2 dimensions, got {list(tensor.shape)}")
+        raise ValueError(f"orthogonal_: Only tensors with 2 or more dimensions are supported, got shape {list(tensor.shape)}")
     if not tensor.is_floating_point():
         raise _C.DTypeError(f"orthogonal_: the tensor is {tensor.dtype}; expected a floating point type")
     if tensor.numel() == 0:
@@ -265,7 +261,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     Source: Martens 2010, "Deep learning via Hessian-free optimization".
     """
     if tensor.dim() != 2:
-        raise ValueError(f"sparse_: expected 2 dimensions, got shape {list(tensor.shape)}")
+        raise ValueError(f"sparse_: Only tensors with 2 dimensions are supported, got shape {list(tensor.shape)}")
     rows, cols = tensor.shape
     n_zeros = math.ceil(sparsity * rows)
     with no_grad():

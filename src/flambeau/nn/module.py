@@ -103,8 +103,8 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
-            got = f"{len(args)} positional arguments" if args else f"keyword '{next(iter(kwargs))}'"
-            raise TypeError(f"{type(self).__name__}.__init__: Module takes no arguments, got {got}")
+            got = f"an unexpected keyword argument '{next(iter(kwargs))}'" if kwargs else f"{len(args) + 1} positional arguments"
+            raise TypeError(f"{type(self).__name__}.__init__() got {got}: Module takes none but self")
         put = super().__setattr__
         put("training", True)
         put("_parameters", Table())
@@ -121,7 +121,8 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Computes the module's result; every subclass defines it."""
         raise NotImplementedError(
-            f"{type(self).__name__} has no forward(): define `def forward(self, x): ...` in it"
+            f'Module [{type(self).__name__}] is missing the required "forward" function: '
+            "define `def forward(self, x): ...` in it"
         )
 
     # ------------------------------------------------------------------------------------- calling
@@ -182,21 +183,19 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
 
     def _fl_too_early(self, what: str, name: str) -> str:
         return (
-            f"cannot assign {what} '{name}' before super().__init__() was called; call it first in "
+            f"cannot assign {what} before Module.__init__() call ('{name}'); call super().__init__() first in "
             f"{type(self).__name__}.__init__"
         )
 
     def _fl_check_name(self, what: str, name: Any, table: dict[str, Any]) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"{what} name = {name!r} ({kind_of(name)}); expected a str")
+            raise TypeError(f"{what} name should be a string. Got {kind_of(name)}: {name!r}")
         if "." in name:
-            raise KeyError(f"{what} name = '{name}' contains '.', which separates names in a path")
+            raise KeyError(f'{what} name can\'t contain ".", which separates names in a path: got {name!r}')
         if name == "":
-            raise KeyError(f"{what} name = '' is empty")
+            raise KeyError(f'{what} name can\'t be empty string ""')
         if name not in table and hasattr(self, name):
-            raise KeyError(
-                f"{what} name = '{name}': {type(self).__name__} already has this attribute"
-            )
+            raise KeyError(f"{what}: attribute '{name}' already exists in {type(self).__name__}")
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Adds a parameter under `name`; None reserves the name (a layer without bias).
@@ -253,7 +252,7 @@ class Module(HookMixin, ChangeMixin["Module"], StateMixin):
             KeyError: the name is empty, holds a dot, or is taken.
         """
         if not isinstance(module, Module) and module is not None:
-            raise TypeError(f"add_module: '{name}' is {kind_of(module)}; expected a Module or None")
+            raise TypeError(f"add_module: {kind_of(module)} is not a Module subclass, nor None (for '{name}')")
         self._fl_check_name("module", name, self._modules)
         self._modules[name] = registered("module", self, name, module) if EVERYWHERE["module"] else module
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import _C, _tensor
 from flambeau._C import Tensor, ops
+from flambeau._errors import NoTensorError
 from flambeau._memory_format import strided
 from flambeau._no_tensor import wants_tensors
 
@@ -24,10 +25,7 @@ def _alias(cls: type[Tensor], data: Tensor | None, requires_grad: bool, made: ty
     if data is None:
         data = ops.empty(0)
     if not isinstance(data, Tensor):
-        raise TypeError(
-            f"{cls.__name__}: data = {type(data).__name__}; expected a Tensor (wrap it: "
-            f"{_tensor.library}.tensor(data))"
-        )
+        raise NoTensorError(f"{cls.__name__}: data = {type(data).__name__}; expected a Tensor (wrap it: {_tensor.library}.tensor(data))")
     if _C.has_override(data) and hasattr(data, "_level"):
         raise TypeError(
             f"{cls.__name__}: data stands for a value inside of vmap or jvp; expected a tensor from outside (pass tensors "
@@ -225,7 +223,8 @@ class UninitializedTensorMixin:
     @property
     def _no_shape(self: Any) -> Any:
         raise RuntimeError(
-            f"{type(self).__name__}: there is no shape before the first forward; call the module once with an example input"
+            f"{type(self).__name__}: Can't access the shape of an uninitialized parameter or buffer before the first forward; "
+            "call the module once with an example input"
         )
 
     shape: Any = _no_shape

@@ -88,7 +88,7 @@ class Adadelta(_ByParameter):
         differentiable: bool = False,
     ) -> None:
         if not 0.0 <= checked_number("Adadelta", "rho", rho) <= 1.0:
-            raise ValueError(f"Adadelta: rho = {rho}; expected 0 <= rho <= 1")
+            raise ValueError(f"Adadelta: Invalid rho value: {rho}; expected 0 <= rho <= 1")
         hints = check_hints("Adadelta", foreach=foreach, capturable=capturable, differentiable=differentiable)
         defaults = {
             **non_negative("Adadelta", lr=lr, rho=rho, eps=eps, weight_decay=weight_decay),

@@ -93,7 +93,7 @@ class Rprop(_ByParameter):
         hints = check_hints("Rprop", foreach=foreach, capturable=capturable, differentiable=differentiable)
         checked_pair("Rprop", "etas", etas), checked_pair("Rprop", "step_sizes", step_sizes)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
-            raise ValueError(f"Rprop: etas = {tuple(etas)}; expected 0 < etas[0] < 1 < etas[1]")
+            raise ValueError(f"Rprop: Invalid eta values: {etas[0]}, {etas[1]}; expected 0 < etas[0] < 1 < etas[1]")
         options = {**non_negative("Rprop", lr=lr), "etas": etas, "step_sizes": step_sizes}
         super().__init__(params, {**options, "maximize": maximize, **hints})
 

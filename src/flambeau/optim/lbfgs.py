@@ -80,7 +80,10 @@ class LBFGS(Optimizer):
         }
         super().__init__(params, defaults)
         if len(self._fl_groups) != 1:
-            raise ValueError(f"LBFGS: {len(self._fl_groups)} groups of parameters; expected one, since all are one vector")
+            raise ValueError(
+                "LBFGS doesn't support per-parameter options (parameter groups), since all parameters are one vector; "
+                f"got {len(self._fl_groups)} groups"
+            )
 
     @property
     def _params(self) -> list[Tensor]:
@@ -114,7 +117,9 @@ class LBFGS(Optimizer):
             TypeError: no closure.
         """
         if closure is None:
-            raise TypeError("LBFGS: step got no closure; expected a function that computes the loss and its gradients")
+            raise TypeError(
+                "LBFGS.step() missing 1 required positional argument: 'closure', a function that computes the loss and its gradients"
+            )
         if _C.graph.watched():
             _C.graph.interrupt("LBFGS calls a function that is in Python")
         with no_grad():

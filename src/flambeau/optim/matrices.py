@@ -134,7 +134,9 @@ class Muon(_ByParameter):
             if isinstance(tensor, Tensor) and tensor.is_complex():
                 raise DTypeError(f"Muon: parameter {i} is {tensor.dtype}; expected real numbers")
             if isinstance(tensor, Tensor) and tensor.ndim != 2:
-                raise ValueError(f"Muon: parameter {i} has shape {list(tensor.shape)}; expected matrices alone")
+                raise ValueError(
+                    f"Muon only supports 2D parameters whereas we found a parameter with size: {list(tensor.shape)}, parameter {i}"
+                )
         super().add_param_group(param_group)
 
     def _fl_init_state(self, group: Entries, param: Tensor, state: Entries) -> None:

@@ -176,8 +176,8 @@ class Optimizer:
             self._fl_reset_private()
         if type(params) is not list and isinstance(params, Tensor):
             raise TypeError(
-                f"{type(self).__name__}: params is one Tensor ({params.dtype} "
-                f"{list(params.shape)}); expected an iterable (wrap it: [param])"
+                f"{type(self).__name__}: params argument given to the optimizer should be an iterable of Tensors or dicts, "
+                f"but got one Tensor ({params.dtype} {list(params.shape)}); wrap it: [param]"
             )
         if type(params) is not list and (not isinstance(params, Iterable) or isinstance(params, str)):
             way = "; pass its parameters()" if hasattr(params, "parameters") else ""
@@ -285,7 +285,7 @@ class Optimizer:
             UserWarning: a parameter stands twice in the group; every step then moves it twice.
         """
         if not isinstance(param_group, dict):
-            raise TypeError(f"add_param_group: got {type(param_group).__name__}; expected a dict")
+            raise TypeError(f"add_param_group: param_group must be a dict, but got {type(param_group)}")
         if "params" not in param_group:
             have = ", ".join(map(repr, param_group)) or "no entries"
             raise KeyError(f"{type(self).__name__}: a group has {have}; expected 'params' among them")
@@ -296,7 +296,8 @@ class Optimizer:
             params = [params]
         elif isinstance(params, (set, frozenset)):
             raise TypeError(
-                "add_param_group: params is a set, whose order is not fixed; pass a list"
+                "add_param_group: optimizer parameters need to be organized in ordered collections, but params is a set, "
+                "whose order is not fixed; pass a list"
             )
         elif not isinstance(params, Iterable):
             raise TypeError(f"add_param_group: params is a {type(params).__name__}; expected a Tensor or an iterable of some")
@@ -311,7 +312,9 @@ class Optimizer:
         for param in params:
             if isinstance(param, tuple) is not named:
                 kind = type(self).__name__
-                raise ValueError(f"{kind}: some parameters of a group come with names and some without; expected all or none")
+                raise ValueError(
+                    f"{kind}: all optimizer params should be with/without names; in a group some have names and some have none"
+                )
         if named:
             param_group["param_names"] = [name for name, _ in params]
             params = [param for _, param in params]
@@ -321,21 +324,19 @@ class Optimizer:
         for i, param in enumerate(params):
             if not isinstance(param, Tensor):
                 raise TypeError(
-                    f"{type(self).__name__}: parameter {i} is a {type(param).__name__}; expected "
-                    "a Tensor"
+                    f"{type(self).__name__}: optimizer can only optimize Tensors, but one of the params is {type(param).__name__}: "
+                    f"parameter {i}"
                 )
             if not (param.is_leaf or self.defaults.get("differentiable") or param.retains_grad):
                 raise ValueError(
-                    f"{type(self).__name__}: parameter {i} (shape {list(param.shape)}) is the "
-                    "result of "
-                    "an operation; only leaf tensors can be optimized (compute first, then "
-                    "requires_grad_())"
+                    f"{type(self).__name__}: can't optimize a non-leaf Tensor: parameter {i} (shape {list(param.shape)}) is the "
+                    "result of an operation (compute first, then requires_grad_())"
                 )
             key = id(param)
             if key in known:
                 raise ValueError(
-                    f"{type(self).__name__}: parameter {i} (shape {list(param.shape)}) is "
-                    "in two parameter groups; expected it in one"
+                    f"{type(self).__name__}: some parameters appear in more than one parameter group: "
+                    f"parameter {i} (shape {list(param.shape)})"
                 )
             if key in own:
                 warn(
@@ -525,17 +526,15 @@ class Optimizer:
         saved_groups = deepcopy(state_dict["param_groups"])
         if len(saved_groups) != len(self._fl_groups):
             raise ValueError(
-                f"load_state_dict: the state has {len(saved_groups)} parameter groups, the "
-                "optimizer "
-                f"{len(self._fl_groups)}"
+                f"load_state_dict: loaded state dict has a different number of parameter groups: "
+                f"{len(saved_groups)}, the optimizer {len(self._fl_groups)}"
             )
         by_index: dict[Any, Tensor] = {}
         for i, (mine, saved) in enumerate(zip(self._fl_groups, saved_groups)):
             if len(mine["params"]) != len(saved["params"]):
                 raise ValueError(
-                    f"load_state_dict: group {i} has {len(saved['params'])} parameters in the "
-                    "state, "
-                    f"{len(mine['params'])} in the optimizer"
+                    f"load_state_dict: loaded state dict contains a parameter group that doesn't match the size of optimizer's group: "
+                    f"group {i} has {len(saved['params'])} parameters in the state, {len(mine['params'])} in the optimizer"
                 )
             by_index.update(zip(saved["params"], mine["params"]))
         state: dict[Any, dict[str, Any]] = defaultdict(dict)
@@ -614,11 +613,16 @@ def _cast(param: Tensor, name: Any, value: Any) -> Any:
     return deepcopy(value)
 
 
+# What PyTorch calls options in its errors; the others are their names.
+_WORDS = {"lr": "learning rate", "eps": "epsilon value"}
+
+
 def non_negative(name: str, **values: Any) -> dict[str, Any]:
     """The options as they are; a ValueError names the first one that is negative."""
     for key, value in values.items():
         if not checked_number(name, key, value) >= 0.0:
-            raise ValueError(f"{name}: {key} = {value}; expected >= 0")
+            what = _WORDS.get(key) or f"{key} value"
+            raise ValueError(f"{name}: Invalid {what}: {value}; expected {key} >= 0")
     return values
 
 
@@ -645,7 +649,7 @@ def decay_rates(name: str, betas: tuple[float, float]) -> tuple[float, ...]:
     """The betas as a tuple; a ValueError names the first one that is not in [0, 1)."""
     for i, beta in enumerate(checked_pair(name, "betas", betas)):
         if not 0.0 <= checked_number(name, f"betas[{i}]", beta) < 1.0:
-            raise ValueError(f"{name}: betas[{i}] = {beta}; expected 0 <= beta < 1")
+            raise ValueError(f"{name}: Invalid beta parameter at index {i}: {beta}; expected 0 <= betas[{i}] < 1")
     return tuple(betas)
 
 
@@ -679,10 +683,10 @@ def advance(state: Entries) -> int:
 def check_hints(name: str, **hints: bool | None) -> dict[str, Any]:
     """Options of a group: `foreach`, `fused` and `capturable` are hints and change nothing, `differentiable` wants a formula."""
     if hints.get("fused") and hints.get("foreach"):
-        raise RuntimeError(f"{name}: fused = True with foreach = True; expected one of them at most")
+        raise RuntimeError(f"{name}: `fused` and `foreach` cannot be `True` together")
     if hints.get("differentiable"):
         if hints.get("fused"):
-            raise RuntimeError(f"{name}: fused = True with differentiable = True; expected one of them at most")
+            raise RuntimeError(f"{name}: `fused` does not support `differentiable`; expected one of them at most")
         if name not in FORMULAS:
             have = ", ".join(FORMULAS)
             raise ValueError(f"{name}: differentiable = True; expected False, or one of {have}, whose steps gradients go through")

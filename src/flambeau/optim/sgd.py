@@ -57,8 +57,8 @@ class SGD(Optimizer):
         hints = check_hints("SGD", foreach=foreach, differentiable=differentiable, fused=fused)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError(
-                f"SGD: nesterov with momentum = {momentum}, dampening = {dampening}; expected "
-                "momentum > 0 and dampening = 0"
+                "SGD: Nesterov momentum requires a momentum and zero dampening, "
+                f"got momentum = {momentum} and dampening = {dampening}"
             )
         super().__init__(params, {**defaults, **hints})
 

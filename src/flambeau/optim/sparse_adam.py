@@ -49,7 +49,9 @@ class SparseAdam(Optimizer):
     ) -> None:
         for name, value in (("lr", lr), ("eps", eps)):
             if not float(value) > 0.0:
-                raise ValueError(f"SparseAdam: {name} = {value}; expected > 0")
+                raise ValueError(
+                    f"SparseAdam: Invalid {'learning rate' if name == 'lr' else 'epsilon value'}: {value}; expected {name} > 0"
+                )
         super().__init__(params, {"lr": lr, "betas": decay_rates("SparseAdam", betas), "eps": eps, "maximize": maximize})
         for i, group in enumerate(self.param_groups):
             for k, param in enumerate(group["params"]):

@@ -74,7 +74,7 @@ def _is_averaged(x: Tensor) -> bool:
 
 def _check_decay(decay: float) -> None:
     if not 0.0 <= decay <= 1.0:
-        raise ValueError(f"decay = {decay}; expected 0 <= decay <= 1")
+        raise ValueError(f"Invalid decay value {decay} provided; expected 0 <= decay <= 1")
 
 
 class AveragedModel(Module):
@@ -181,9 +181,7 @@ class SWALR(LRScheduler):
         if len(rates) != len(groups):
             raise ValueError(f"SWALR: {len(rates)} swa_lr for {len(groups)} parameter groups")
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(
-                f"SWALR: anneal_strategy = {anneal_strategy!r}; expected 'cos' or 'linear'"
-            )
+            raise ValueError(f"SWALR: anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"SWALR: anneal_epochs = {anneal_epochs!r}; expected an integer >= 0")
         for group, rate in zip(groups, rates):

@@ -307,13 +307,16 @@ class _Frame(_Call):
             self.again(every[:first], dict(zip(self.keys, every[first:], strict=True)))
         if len(found) < len(self.slots):
             raise CheckpointError(
-                f"checkpoint: the second run of {self.name} saved {len(found)} tensors for backward; expected {len(self.slots)}, as the "
-                f"first one; {_ADVICE}"
+                f"checkpoint: A different number of tensors was saved during the original forward and recomputation of {self.name}: "
+                f"{len(self.slots)} and {len(found)}; {_ADVICE}"
             )
         other = [i for i, kind in enumerate(self.kinds) if self.checks and found[i] != kind]
         if other:
             lines = [f"\n  tensor {i}: {_shown(found[i])}; expected {_shown(self.kinds[i])}" for i in other]
-            raise CheckpointError(f"checkpoint: the second run of {self.name} saved other tensors than the first one:{''.join(lines)}")
+            raise CheckpointError(
+                "checkpoint: Recomputed values for the following tensors have different metadata than during the forward pass of "
+                f"{self.name}:{''.join(lines)}"
+            )
 
 
 _ADVICE = "expected the same in both (debug=True lists the functions that they call)"
@@ -396,7 +399,10 @@ def checkpoint(
         raise ValueError(f"checkpoint: use_reentrant = True with {given}; pass use_reentrant=False (Unexpected keyword arguments)")
     if use_reentrant in (None, True) and (context_fn is not noop_context_fn or debug):
         given = "debug = True" if context_fn is noop_context_fn else "a context_fn"
-        raise ValueError(f"checkpoint: use_reentrant = {use_reentrant} with {given}; pass use_reentrant=False")
+        raise ValueError(
+            "checkpoint: Passing `context_fn` or `debug` is only supported when use_reentrant=False, "
+            f"got use_reentrant = {use_reentrant} with {given}"
+        )
     if determinism_check not in ("default", "none"):
         raise ValueError(f"checkpoint: determinism_check should be one of 'default' and 'none', but is {determinism_check!r}")
     talks = debug if _debug is None else _debug

@@ -163,7 +163,9 @@ def rrelu(
         training = switch("rrelu", "training", training)
     try:
         if not -math.inf < lower <= upper < math.inf:
-            raise ArgumentError(f"rrelu: lower = {lower}, upper = {upper}; expected finite numbers, lower <= upper")
+            raise ArgumentError(
+                f"rrelu: Lower bound should be less than or equal to the upper bound, and both finite: lower = {lower}, upper = {upper}"
+            )
     except CONFUSED as error:
         explain(error, rrelu, (input, lower, upper, training, inplace))
         raise

@@ -64,7 +64,9 @@ def embedding_bag(
         return _shaped(input, weight, offsets, include_last_offset, padding_idx, per_sample_weights)
     if input.ndim == 2:
         if offsets is not None:
-            raise _C.ArgumentError(f"{name}: input has shape {list(input.shape)}, so that each row is a bag; expected no offsets")
+            raise _C.ArgumentError(
+                f"{name}: if input is 2D, then offsets has to be None, as each row is a bag; input has shape {list(input.shape)}"
+            )
         bags, n = input.shape
         ends = ops.arange(0, (bags + 1) * n, n) if n else ops.zeros((bags + 1,), dtype=_C.int64)
     elif mode != "max" and not include_last_offset and _plain(offsets):
@@ -160,20 +162,24 @@ def _inside(name: str, index: Tensor, rows: int) -> None:
 
 def _check(name: str, input: Tensor, weight: Tensor, mode: str, by_freq: bool, sparse: bool, factors: Tensor | None) -> None:
     if mode not in ("sum", "mean", "max"):
-        raise _C.ArgumentError(f"{name}: mode = {mode!r}; expected 'sum', 'mean' or 'max'")
+        raise _C.ArgumentError(f"{name}: mode has to be one of sum, mean or max, got {mode!r}")
     if weight.ndim != 2:
         raise ShapeError(f"{name}: weight has shape {list(weight.shape)}; expected [V, D]")
     if input.ndim not in (1, 2):
-        raise ShapeError(f"{name}: input has shape {list(input.shape)}; expected [n] or [B, n]")
+        raise ShapeError(
+            f"{name}: input has to be 1D or 2D Tensor, [n] or [B, n], but got Tensor of dimension {input.ndim}, {list(input.shape)}"
+        )
     if mode == "max" and by_freq:
-        raise _C.ArgumentError(f"{name}: scale_grad_by_freq has no meaning with mode = 'max'")
+        raise _C.ArgumentError(f"{name}: max mode does not support scaling the gradient by the frequency (scale_grad_by_freq)")
     if mode == "max" and sparse:
         raise _C.ArgumentError(f"{name}: sparse = True with mode = 'max'; expected mode = 'sum' or 'mean', or sparse=False")
     if factors is not None:
         if mode != "sum":
             raise NotImplementedError(f"{name}: per_sample_weights with mode = {mode!r}; expected 'sum'")
         if factors.shape != input.shape:
-            raise _C.ArgumentError(f"{name}: per_sample_weights has shape {list(factors.shape)}; expected the input's {list(input.shape)}")
+            raise _C.ArgumentError(
+                f"{name}: per_sample_weights ({list(factors.shape)}) must have the same shape as the input ({list(input.shape)})"
+            )
 
 
 def _plain(offsets: Tensor | None) -> TypeGuard[Tensor]:
@@ -183,15 +189,15 @@ def _plain(offsets: Tensor | None) -> TypeGuard[Tensor]:
 def _starts(name: str, offsets: Tensor | None, n: int, include_last: bool) -> list[int]:
     """Where bags begin, and where the last one ends."""
     if offsets is None or offsets.ndim != 1:
-        given = "is None" if offsets is None else f"has shape {list(offsets.shape)}"
-        raise _C.ArgumentError(f"{name}: offsets {given}; expected [B] with a 1-D input")
+        given = "None" if offsets is None else f"shape {list(offsets.shape)}"
+        raise _C.ArgumentError(f"{name}: offsets has to be a 1D Tensor but got {given}; expected [B] with a 1-D input")
     if offsets.is_floating_point():
         raise TypeError(f"{name}: offsets is {offsets.dtype}; expected integers")
     starts: list[int] = offsets.tolist()
     if include_last and not starts:
         raise _C.ArgumentError(f"{name}: offsets is empty; expected at least one with include_last_offset")
     if starts and starts[0] != 0:
-        raise _C.ArgumentError(f"{name}: offsets[0] = {starts[0]}; expected 0")
+        raise _C.ArgumentError(f"{name}: offsets[0] has to be 0, where the first bag starts. However, got {starts[0]}")
     ends = starts if include_last else [*starts, n]
     for a, b in zip(ends, ends[1:]):
         if b < a:

@@ -20,9 +20,11 @@ def batched(
         raise NoTensorError(f"{name}: input is a {type(input).__name__}; expected a Tensor") from None
     if have != axes + 2 and have != axes + 1:
         letters = ", ".join(("L",) if axes == 1 else ("D", "H", "W")[3 - axes :])
-        raise ShapeError(
-            f"{name}: input has shape {list(input.shape)}; expected [N, C, {letters}] or [C, {letters}]"
-        )
+        ranks = f"{axes + 1}D or {axes + 2}D"
+        what = f"Expected {ranks} tensor" if name.startswith("adaptive") else f"Expected {ranks} (batch mode) tensor"
+        if axes > 1 and "_pool" in name and not name.startswith("adaptive"):
+            what = f"non-empty {ranks} (batch mode) tensor expected for input"
+        raise ShapeError(f"{name}: {what}, but got {list(input.shape)}; expected [N, C, {letters}] or [C, {letters}]")
     try:
         if have == axes + 2:
             return op(input, *args)

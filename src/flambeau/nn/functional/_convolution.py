@@ -16,7 +16,7 @@ from flambeau._C import (
     is_autocast_enabled,
     ops,
 )
-from flambeau._errors import NoTensorError
+from flambeau._errors import NoTensorError, NotThereError
 from flambeau._info import per_axis
 from flambeau._no_tensor import CONFUSED, explain, explained, wants_tensors
 from flambeau.amp.autocast_mode import _cast
@@ -191,11 +191,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             explain(error, _pad, (input, pad, mode, value))
             raise
     if mode not in ("reflect", "replicate", "circular"):
-        raise ArgumentError(
-            f"pad: mode = {mode!r}; expected 'constant', 'reflect', 'replicate' or 'circular'"
-        )
+        raise NotThereError(f"pad: Unrecognised padding mode {mode}; expected 'constant', 'reflect', 'replicate' or 'circular'")
     if value is not None and value != 0:
-        raise ArgumentError(f"pad: value = {value} has no meaning with mode = '{mode}'")
+        raise ArgumentError(f'pad: Padding mode "{mode}" doesn\'t take in value argument, got {value}')
     try:
         if is_autocast_enabled() and (mode == "replicate" or (mode == "reflect" and len(pad) < 6)):  # PyTorch's list has these
             input = _cast(input, float32)
@@ -218,9 +216,13 @@ def _blocks(
     p, s = per_axis(op, "padding", padding, 2), per_axis(op, "stride", stride, 2)
     spans = [n + 2 * p[i] - d[i] * (k[i] - 1) - 1 for i, n in enumerate(size)]
     if min(*k, *d, *s) < 1 or min(*p, *spans) < 0:
+        given = f"kernel_size = {kernel}, dilation = {dilation}, padding = {padding}, stride = {stride}"
+        if min(*k, *d, *s) < 1 or min(p) < 0:
+            raise ShapeError(f"{op}: {given} do not fit {size[0]} x {size[1]} positions")
+        blocks = tuple(span // n + 1 for span, n in zip(spans, s))
         raise ShapeError(
-            f"{op}: kernel_size = {kernel}, dilation = {dilation}, padding = {padding}, stride = "
-            f"{stride} do not fit {size[0]} x {size[1]} positions"
+            f"{op}: {given} do not fit {size[0]} x {size[1]} positions: calculated shape of the array of sliding blocks as "
+            f"{blocks}, but its components must be at least one"
         )
     return k, d, p, s, (spans[0] // s[0] + 1, spans[1] // s[1] + 1)
 
@@ -270,8 +272,13 @@ def fold(
     k, d, p, s, out = _blocks("fold", size, kernel_size, dilation, padding, stride)
     area = k[0] * k[1]
     if input.ndim != 3 or input.shape[1] % area or input.shape[2] != out[0] * out[1]:
+        what = ""
+        if input.ndim == 3:
+            what = "expected size of input's dimension 2 to match the calculated number of sliding blocks"
+            if input.shape[1] % area:
+                what = "Expected size of input's dimension 1 to be divisible by the product of kernel_size"
         raise ShapeError(
-            f"fold: input has shape {list(input.shape)}; expected [N, C * {area}, {out[0] * out[1]}] "
+            f"fold: {what and what + ': '}input has shape {list(input.shape)}; expected [N, C * {area}, {out[0] * out[1]}] "
             f"for output_size = {output_size}, kernel_size = {kernel_size}"
         )
     return ops.col2im(input, size, k, d, p, s)

@@ -16,7 +16,7 @@ def check_p(op: str, p: float) -> None:
     """Refuses what is no probability."""
     try:
         if not 0.0 <= p <= 1.0:
-            raise ArgumentError(f"{op}: p = {p}; expected a probability, 0 <= p <= 1")
+            raise ArgumentError(f"{op}: dropout probability has to be between 0 and 1, but got {p}")
     except TypeError:
         raise TypeError(f"{op}: p = {p!r} is a {type(p).__name__}; expected a number") from None
 

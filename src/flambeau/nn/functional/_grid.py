@@ -55,9 +55,9 @@ def grid_sample(
         options = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
         return call_override(grid_sample, (input, grid), options)  # type: ignore[no-any-return]
     if not isinstance(mode, str) or mode not in _MODES:
-        raise ArgumentError(f"grid_sample: mode = {mode!r}; expected one of {list(_MODES)}")
+        raise ArgumentError(f"grid_sample: expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: {mode!r}")
     if not isinstance(padding_mode, str) or padding_mode not in _PADDINGS:
-        raise ArgumentError(f"grid_sample: padding_mode = {padding_mode!r}; expected one of {list(_PADDINGS)}")
+        raise ArgumentError(f"grid_sample: expected padding_mode to be 'zeros', 'border', or 'reflection', but got: {padding_mode!r}")
     if is_autocast_enabled():
         input, grid = _cast((input, grid), float32)
     return ops.grid_sample(input, grid, _MODES[mode], _PADDINGS[padding_mode], _corners("grid_sample", align_corners))
@@ -92,13 +92,16 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     """
     size, axes = tuple(size), len(size) - 2
     if not theta.is_floating_point():
-        raise ArgumentError(f"affine_grid: theta is {theta.dtype}; expected floating point numbers")
+        raise ArgumentError(f"affine_grid: Expected theta to have floating point type, but got {theta.dtype}")
     if axes not in (2, 3):
-        raise NotImplementedError(f"affine_grid: size = {size}; expected (N, C, H, W) or (N, C, D, H, W)")
+        raise NotImplementedError(f"affine_grid only supports 4D and 5D sizes, (N, C, H, W) or (N, C, D, H, W). Got size {size}")
     if tuple(theta.shape) != (size[0], axes, axes + 1):
-        raise ArgumentError(f"affine_grid: theta has shape {list(theta.shape)}; expected {[size[0], axes, axes + 1]} for size {size}")
+        raise ArgumentError(
+            f"affine_grid: Expected a batch of {axes}D affine matrices of shape {size[0]}x{axes}x{axes + 1} for size {size}. "
+            f"Got {list(theta.shape)}"
+        )
     if min(size) < 1:
-        raise ArgumentError(f"affine_grid: size = {size}; expected nothing below 1")
+        raise ArgumentError(f"affine_grid: Expected non-zero, positive output size. Got {size}")
     corners = _corners("affine_grid", align_corners)
     if corners and min(size[2:]) == 1:
         warn(
@@ -126,10 +129,10 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     Source: Zhang et al., "ShuffleNet", CVPR 2018.
     """
     if input.ndim < 3:
-        raise ShapeError(f"channel_shuffle: input has shape {list(input.shape)}; expected at least 3 axes")
+        raise ShapeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}")
     n, c = input.shape[:2]
     if groups < 1 or c % groups:
-        raise ShapeError(f"channel_shuffle: {c} channels do not divide by groups = {groups}")
+        raise ShapeError(f"channel_shuffle: Number of channels must be divisible by groups. Got {c} channels and {groups} groups")
     rest = -1 if input.numel() else 0  # -1 stands for no number where there are no elements
     if groups in (1, c):  # the order that it has
         return input.clone()

@@ -52,7 +52,7 @@ def cross_entropy(
     kind = reduction_kind("cross_entropy", reduction_word(size_average, reduce, reduction))
     try:
         if not 0.0 <= label_smoothing <= 1.0:
-            raise ArgumentError(f"cross_entropy: label_smoothing = {label_smoothing}; expected 0 to 1")
+            raise ArgumentError(f"cross_entropy: label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
         numbers = not target.is_floating_point()
         if input.ndim == 1 and not label_smoothing:
             target = target.squeeze(0)
@@ -70,8 +70,8 @@ def cross_entropy(
 def _cross_entropy_of_shares(input: Tensor, target: Tensor, weight: Tensor | None, kind: int, label_smoothing: float) -> Tensor:
     if target.dim() == input.dim() - 1:
         raise DTypeError(
-            f"cross_entropy: target is {target.dtype} of shape {list(target.shape)}; expected class numbers of int64 "
-            f"(target.long()), int32 or uint8, or class probabilities of input's shape {list(input.shape)}"
+            f"cross_entropy: expected target dtype to be Long or Byte (or int32), but got {target.dtype} of shape {list(target.shape)} "
+            f"(target.long()); class probabilities have input's shape {list(input.shape)}"
         )
     check_same_shape("cross_entropy (class probabilities)", input, target)
     dim = 0 if input.dim() == 1 else 1
@@ -183,9 +183,7 @@ def kl_div(
     if reduction == "batchmean":
         return loss.sum() / batch
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
-        raise ArgumentError(
-            f"kl_div: reduction = {reduction!r}; expected 'none', 'batchmean', 'mean' or 'sum'"
-        )
+        raise ArgumentError(f"kl_div: {reduction} is not a valid value for reduction; expected 'none', 'batchmean', 'mean' or 'sum'")
     if reduction == "mean":
         warn("kl_div: reduction = 'mean' divides by all elements; 'batchmean' is the KL divergence")
     return reduced("kl_div", loss, reduction)
@@ -248,13 +246,14 @@ def gaussian_nll_loss(
             var = var.unsqueeze(-1)
         elif var.ndim != input.ndim or any(v not in (1, n) for v, n in zip(var.shape, input.shape)):
             raise ShapeError(
-                f"{op}: var has shape {list(var.shape)}; expected {list(input.shape)} with 1 in some places, or no last dimension"
+                f"{op}: var is of incorrect size: {list(var.shape)}; expected {list(input.shape)} with 1 in some places, "
+                "or no last dimension"
             )
     given = held(var)
     if given.numel() and not given.is_meta:
         low = given.detach().amin().item()
         if low < 0:
-            raise ArgumentError(f"{op}: var has an element {low:g}; expected variances >= 0")
+            raise ArgumentError(f"{op}: var has negative entry/entries: {low:g}; expected variances >= 0")
     with no_grad():
         floor = (eps - var.detach()).clamp(min=0)
     var = var + floor

@@ -26,17 +26,12 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         with autocast("cpu", enabled=False):
             return bilinear(input1, input2, weight, bias)
     if input1.shape[:-1] != input2.shape[:-1]:
-        raise ShapeError(
-            f"bilinear: input1 has shape {list(input1.shape)}, input2 {list(input2.shape)}; all "
-            "but "
-            "the last dimension must agree"
-        )
+        raise ShapeError(f"bilinear: input batch dimensions do not match: got {list(input1.shape)} and {list(input2.shape)}")
     out, n1, n2 = weight.shape
     if input1.shape[-1] != n1 or input2.shape[-1] != n2:
+        i, have, wanted = (1, input1.shape[-1], n1) if input1.shape[-1] != n1 else (2, input2.shape[-1], n2)
         raise ShapeError(
-            f"bilinear: weight {list(weight.shape)} takes {n1} and {n2} features, but the inputs "
-            "have "
-            f"{input1.shape[-1]} and {input2.shape[-1]}"
+            f"bilinear: input{i} size does not match weight size: got {have} but expected {wanted} for weight {list(weight.shape)}"
         )
     lead = tuple(input1.shape[:-1])
     x1 = input1.reshape(-1, n1)

@@ -140,7 +140,7 @@ def triplet_margin_loss(
     if swap is not False and swap is not True:
         swap = switch("triplet_margin_loss", "swap", swap)
     if margin <= 0:
-        raise ArgumentError(f"triplet_margin_loss: margin = {margin}; expected a margin above 0")
+        raise ArgumentError(f"triplet_margin_loss: margin must be greater than 0, got {margin}")
     for name, other in (("positive", positive), ("negative", negative)):
         of_one_shape("triplet_margin_loss", anchor, other, names=("anchor", name), same_ndim=True)  # the differences below broadcast
     near = pairwise_distance(anchor, positive, p, eps)

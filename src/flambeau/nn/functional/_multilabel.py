@@ -48,7 +48,7 @@ def multi_margin_loss(
     """
     name = "multi_margin_loss"
     if p not in (1, 2):
-        raise _C.ArgumentError(f"{name}: p = {p}; expected 1 or 2")
+        raise _C.ArgumentError(f"{name}: only p == 1 and p == 2 supported, got {p}")
     single = input.ndim <= 1
     x = input.reshape(1, -1) if single else input
     if x.ndim != 2 or x.shape[-1] == 0 or target.numel() != x.shape[0] or target.ndim > 1:
@@ -56,7 +56,7 @@ def multi_margin_loss(
         raise ShapeError(f"{name}: {shapes}; expected [N, C] and [N], or [C] and []")
     c = x.shape[1]
     if weight is not None and tuple(weight.shape) != (c,):
-        raise ShapeError(f"{name}: weight has shape {list(weight.shape)}; expected [{c}]")
+        raise ShapeError(f"{name}: inconsistent weight size, expected {c} but got {list(weight.shape)}")
     loss = ops.multi_margin_rows(x, target.reshape(-1), p, margin, weight)
     return reduced(name, loss.reshape(()) if target.ndim == 0 else loss, reduction_word(size_average, reduce, reduction))
 
@@ -151,7 +151,7 @@ def triplet_margin_with_distance_loss(
     if swap is not False and swap is not True:
         swap = switch("triplet_margin_with_distance_loss", "swap", swap)
     if margin <= 0:
-        raise _C.ArgumentError(f"{name}: margin = {margin}; expected > 0")
+        raise _C.ArgumentError(f"{name}: margin must be greater than 0, got {margin}")
     if not anchor.ndim == positive.ndim == negative.ndim:
         raise ShapeError(
             f"{name}: anchor, positive and negative have {anchor.ndim}, {positive.ndim} and {negative.ndim} axes; expected as many"

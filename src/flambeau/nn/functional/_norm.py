@@ -58,7 +58,7 @@ def batch_norm(
         raise ShapeError(f"batch_norm: input has shape {list(input.shape)}; expected [N, C, *]")
     if single:
         raise ArgumentError(
-            f"batch_norm: training needs more than one value per channel, but input has shape "
+            f"batch_norm: Expected more than 1 value per channel when training, but input has shape "
             f"{list(input.shape)} (use a larger batch or .eval())"
         )
     return ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
@@ -93,10 +93,7 @@ def instance_norm(
     n, c = input.shape[:2]
     positions = math.prod(input.shape[2:])
     if positions == 1:
-        raise ArgumentError(
-            f"instance_norm: needs more than one position per channel, but input has shape "
-            f"{list(input.shape)}"
-        )
+        raise ArgumentError(f"instance_norm: Expected more than 1 spatial element when training, but input has shape {list(input.shape)}")
     if running_mean is not None and running_var is not None and input.numel():
         with no_grad():
             flat = input.detach().reshape(n, c, positions)
@@ -183,7 +180,7 @@ def local_response_norm(
     Source: Krizhevsky et al. 2012, section 3.3.
     """
     if input.ndim < 3:
-        raise ArgumentError(f"local_response_norm: input has shape {list(input.shape)}; expected [N, C, *]")
+        raise ArgumentError(f"local_response_norm: Expected 3D or higher dimensionality, [N, C, *]: input has shape {list(input.shape)}")
     if not input.numel():
         return input
     n, c = input.shape[:2]

@@ -260,7 +260,7 @@ def avg_pool2d(
     stride = kernel_size if stride is None else stride
     rest = () if divisor_override is None else (divisor_override,)
     if divisor_override == 0:
-        raise ArgumentError("avg_pool2d: divisor_override = 0; expected another divisor")
+        raise ArgumentError("avg_pool2d: divisor must be not zero (divisor_override = 0)")
     return batched(  # type: ignore[no-any-return]
         "avg_pool2d", ops.avg_pool2d, 2, input,
         kernel_size, stride, padding, ceil_mode, count_include_pad, *rest,

@@ -15,9 +15,7 @@ def reduction_kind(op: str, reduction: str) -> int:
     try:
         return REDUCTIONS[reduction]
     except (KeyError, TypeError):
-        raise ArgumentError(
-            f"{op}: reduction = {reduction!r}; expected 'none', 'mean' or 'sum'"
-        ) from None
+        raise ArgumentError(f"{op}: {reduction} is not a valid value for reduction; expected 'none', 'mean' or 'sum'") from None
 
 
 def reduction_word(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -36,10 +34,8 @@ def check_same_shape(
     """Refuses what would otherwise broadcast in silence."""
     if input.shape != target.shape:
         raise ShapeError(
-            f"{op}: {names[1]} has shape {list(target.shape)}, but {names[0]} has shape "
-            f"{list(input.shape)}; "
-            "expected equal shapes (losses do not broadcast: reshape, squeeze or expand one of "
-            "them)"
+            f"{op}: {names[1].capitalize()} size ({list(target.shape)}) must be the same as {names[0]} size ({list(input.shape)}), "
+            "since losses do not broadcast. Please ensure they have the same size: reshape, squeeze or expand one of them"
         )
 
 

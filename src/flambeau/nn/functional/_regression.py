@@ -81,7 +81,7 @@ def smooth_l1_loss(
     """
     input, target = _operands("smooth_l1_loss", input, target)
     if not beta >= 0:
-        raise ArgumentError(f"smooth_l1_loss: beta = {beta}; expected beta >= 0")
+        raise ArgumentError(f"smooth_l1_loss does not support negative values for beta, got {beta}")
     reduction = reduction_word(size_average, reduce, reduction)
     kind = reduction_kind("smooth_l1_loss", reduction)
     if beta == 0:
@@ -103,7 +103,7 @@ def huber_loss(
     """
     input, target = _operands("huber_loss", input, target)
     if not delta > 0:
-        raise ArgumentError(f"huber_loss: delta = {delta}; expected delta > 0")
+        raise ArgumentError(f"huber_loss does not support non-positive values for delta, got {delta}")
     if weight is None:
         return ops.huber_loss(input, target, reduction_kind("huber_loss", reduction), delta)
     loss = ops.huber_loss(input, target, reduction_kind("huber_loss", "none"), delta)

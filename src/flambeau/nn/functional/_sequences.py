@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from flambeau import _C
-from flambeau._C import ShapeError, Tensor, ops
+from flambeau._C import DTypeError, ShapeError, Tensor, ops
 from flambeau._from_data import as_tensor
 from flambeau._info import switch
 from flambeau.amp.autocast_mode import widens
@@ -20,10 +20,10 @@ def _lengths(name: str, value: Any, n: int) -> Tensor:
         raise TypeError(f"ctc_loss: {name} = {value!r} is a {type(value).__name__}; expected a tensor or a list of ints")
     lengths = as_tensor(value if isinstance(value, Tensor) else list(value) if not isinstance(value, int) else [value])
     if lengths.is_floating_point():
-        raise TypeError(f"ctc_loss: {name} is {lengths.dtype}; expected integers")
+        raise DTypeError(f"ctc_loss: {name} must be integral, got {lengths.dtype}")
     lengths = lengths.reshape(1) if lengths.ndim == 0 else lengths
     if tuple(lengths.shape) != (n,):
-        raise ShapeError(f"ctc_loss: {name} has shape {list(lengths.shape)}; expected [{n}], one for each sequence")
+        raise ShapeError(f"ctc_loss: {name} must be of size batch_size, [{n}], got {list(lengths.shape)}")
     return lengths.to(_C.int64)
 
 

@@ -111,7 +111,7 @@ def _unpooled_sizes(
         for d in range(axes):
             if not usual[d] - s[d] < sizes[d] < usual[d] + s[d]:
                 raise ArgumentError(
-                    f"{op}: output_size = {list(output_size)}; expected {usual[d] - s[d]} < output_size[{d}] < {usual[d] + s[d]}"
+                    f'{op}: invalid output_size "{tuple(output_size)}" (dim {d} must be between {usual[d] - s[d]} and {usual[d] + s[d]})'
                 )
     if min(sizes) < 0:
         raise ArgumentError(f"{op}: the result would have positions {sizes}; expected none below 0")
@@ -124,7 +124,10 @@ def _unpool(
 ) -> Tensor:  # fmt: skip
     op = f"max_unpool{axes}d"
     if x.shape != indices.shape:
-        raise ShapeError(f"{op}: input has shape {list(x.shape)}, indices {list(indices.shape)}; expected one shape")
+        raise ShapeError(
+            f"{op}: Expected shape of indices to be same as that of the input tensor ({list(x.shape)}) "
+            f"but got indices tensor with shape: {list(indices.shape)}"
+        )
     if x.ndim not in (axes + 1, axes + 2):
         raise ShapeError(f"{op}: input has shape {list(x.shape)}; expected {axes + 1} or {axes + 2} axes")
     sizes = _unpooled_sizes(op, x, kernel, stride, padding, output_size, axes)
@@ -132,7 +135,8 @@ def _unpool(
     flat = indices.flatten(len(lead))
     given = held(flat)
     if given.numel() and not given.is_meta and bool(((given < 0) | (given >= room)).any()):
-        raise RangeError(f"{op}: indices go from {int(given.min())} to {int(given.max())}; expected 0 to {room - 1}, positions in {sizes}")
+        wrong = int(given.min() if given.min() < 0 else given.max())
+        raise RangeError(f"{op}: Found an invalid max index: {wrong}; expected 0 to {room - 1}, positions in {sizes}")
     places = x.new_zeros((*lead, room)).scatter(-1, flat, x.flatten(len(lead)))
     return places.reshape(*lead, *sizes)
 

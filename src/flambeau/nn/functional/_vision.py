@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
@@ -197,22 +198,37 @@ def _interpolated(
     have = tuple(input.shape)[2:]
     n = input.dim() - 2
     if (size is None) == (scale_factor is None):
-        raise ArgumentError("interpolate: give exactly one of size and scale_factor")
+        which = "either size or scale_factor" if size is None else "only one of size or scale_factor"
+        raise ArgumentError(f"interpolate: {which} should be defined")
     if recompute_scale_factor and size is not None:
         raise ArgumentError("interpolate: recompute_scale_factor = True has no meaning with a size; give scale_factor, or leave it out")
     if n not in _MODES or mode not in _MODES[n]:
+        shape = list(input.shape)
+        wants = [at + 2 for at, modes in _MODES.items() if mode in modes]
+        if n not in _MODES or not wants:
+            modes = " | ".join(dict.fromkeys(itertools.chain(*_MODES.values())))
+            raise NotThereError(
+                f"interpolate: Only 3D, 4D and 5D input Tensors supported (got {n + 2}D) for the modes: {modes} (got {mode}): shape {shape}"
+            )
         raise NotThereError(
-            f"interpolate: mode = {mode!r} with input shape {list(input.shape)}; expected "
-            f"{_MODES.get(n, 'a 3-D, 4-D or 5-D input')}"
+            f"interpolate: Got {n + 2}D input, but {mode} mode needs {wants[0]}D input: shape {shape}; "
+            f"expected one of {_MODES[n]}"
         )
     if antialias and mode not in ("bilinear", "bicubic"):
-        raise ArgumentError(f"interpolate: antialias = True with mode = '{mode}'; expected 'bilinear' or 'bicubic'")
+        raise ArgumentError(f"interpolate: Anti-alias option is restricted to bilinear, bicubic modes, got mode = '{mode}'")
     if align_corners is not None and mode not in _TAPS:
-        raise ArgumentError(f"interpolate: align_corners has no meaning with mode = '{mode}'")
+        raise ArgumentError(
+            "interpolate: align_corners option can only be set with the interpolating modes: "
+            f"linear | bilinear | bicubic | trilinear (got {mode})"
+        )
     for name, value in (("size", size), ("scale_factor", scale_factor)):
         if isinstance(value, (tuple, list)) and len(value) != n:
-            got = f"{name} = {tuple(value)} with input shape {list(input.shape)}"
-            raise ArgumentError(f"interpolate: {got}; expected a number or {n} of them")
+            which = "output and output size" if name == "size" else "scale_factor and scale_factor"
+            first, given = which.split(" and ")
+            raise ArgumentError(
+                f"interpolate: Input and {first} must have the same number of spatial dimensions, but got input with spatial dimensions of "
+                f"{list(have)} and {given} of {tuple(value)}; expected a number or {n} of them"
+            )
     scales: list[float | None] = [None] * n
     if size is None:
         one = isinstance(scale_factor, (int, float, Real)) or getattr(scale_factor, "ndim", 1) == 0
@@ -227,10 +243,7 @@ def _interpolated(
         got = f"input shape {list(input.shape)} becomes positions {sizes}"
         raise ShapeError(f"interpolate: {got}; expected fewer than 2**31 along each axis")
     if min(*have, *sizes) < 1:
-        raise ShapeError(
-            f"interpolate: input shape {list(input.shape)} becomes positions {sizes}; expected at least one "
-            "along every axis, before and after"
-        )
+        raise ShapeError(f"interpolate: Input and output sizes should be greater than 0, but got input {list(have)} output {list(sizes)}")
     if mode == "area":
         pool = (_pooling.adaptive_avg_pool1d, _pooling.adaptive_avg_pool2d, _pooling.adaptive_avg_pool3d)[n - 1]
         return pool(input, tuple(sizes))

@@ -58,7 +58,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         rising = all(a < b for a, b in zip(ends, ends[1:]))
         if not ends or not rising or ends[0] < 1 or ends[-1] > n_classes - 1 or any(int(c) != c for c in ends):
             raise ValueError(
-                f"AdaptiveLogSoftmaxWithLoss: cutoffs = {ends}; expected whole numbers that rise from 1 to {n_classes - 1} at most"
+                "AdaptiveLogSoftmaxWithLoss: cutoffs should be a sequence of unique, positive integers sorted in an increasing order, "
+                f"where each value is between 1 and n_classes-1 = {n_classes - 1}, got {ends}"
             )
         self.in_features = in_features
         self.n_classes = n_classes
@@ -89,11 +90,16 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         shapes = f"input has shape {list(input_.shape)}, target {list(target_.shape)}"
         if target_.ndim > 1 or input_.ndim != target_.ndim + 1 or input_.shape[:-1] != target_.shape:
             n = self.in_features
-            raise ShapeError(f"AdaptiveLogSoftmaxWithLoss: {shapes}; expected [N, {n}] and [N], or [{n}] and []")
+            raise ShapeError(
+                f"AdaptiveLogSoftmaxWithLoss: Input and target should have the same size in the batch dimension: {shapes}; "
+                f"expected [N, {n}] and [N], or [{n}] and []"
+            )
         x, target = (input_, target_) if target_.ndim else (input_.unsqueeze(0), target_.unsqueeze(0))
         if target.numel() and bool(((target < 0) | (target >= self.n_classes)).any()):
-            ends = f"targets go from {int(target.min())} to {int(target.max())}"
-            raise _OutOfRange(f"AdaptiveLogSoftmaxWithLoss: {ends}; expected 0 to {self.n_classes - 1}")
+            ends = f"[{int(target.min())}, {int(target.max())}]"
+            raise _OutOfRange(
+                f"AdaptiveLogSoftmaxWithLoss: Target values should be in [0, {self.n_classes - 1}], but values in range {ends} were found"
+            )
         head = F.log_softmax(self.head(x), 1)
         column = target.clone()
         parts = []

@@ -59,13 +59,11 @@ class MultiheadAttention(Module):
         super().__init__()
         if embed_dim <= 0 or num_heads <= 0:
             raise ValueError(
-                f"MultiheadAttention: embed_dim = {embed_dim}, num_heads = {num_heads}; expected "
-                "> 0"
+                f"MultiheadAttention: embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads}"
             )
         if embed_dim % num_heads:
             raise AssertedValueError(
-                f"MultiheadAttention: embed_dim = {embed_dim} does not divide by num_heads = "
-                f"{num_heads}"
+                f"MultiheadAttention: embed_dim must be divisible by num_heads, got embed_dim = {embed_dim} and num_heads = {num_heads}"
             )
         self.embed_dim = embed_dim
         self.kdim = embed_dim if kdim is None else kdim
@@ -128,10 +126,14 @@ class MultiheadAttention(Module):
 
     def _fl_check(self, q: Tensor, k: Tensor, v: Tensor) -> None:
         shapes = f"query {list(q.shape)}, key {list(k.shape)}, value {list(v.shape)}"
-        if q.dim() not in (2, 3) or k.dim() != q.dim() or v.dim() != q.dim():
+        n = q.dim()
+        if n not in (2, 3):
             raise AssertedShapeError(
-                f"MultiheadAttention: {shapes}; expected three 3-D or three 2-D inputs"
+                f"MultiheadAttention: query should be unbatched 2D or batched 3D tensor but received {n}-D query tensor: {shapes}"
             )
+        if k.dim() != n or v.dim() != n:
+            what = "unbatched (2-D)" if n == 2 else "batched (3-D)"
+            raise AssertedShapeError(f"MultiheadAttention: For {what} `query`, expected `key` and `value` to be {n}-D: {shapes}")
         for name, x, size in (
             ("query", q, self.embed_dim),
             ("key", k, self.kdim),
@@ -139,12 +141,11 @@ class MultiheadAttention(Module):
         ):
             if x.shape[-1] != size:
                 raise AssertedShapeError(
-                    f"MultiheadAttention: {name} has {x.shape[-1]} features ({shapes}); expected "
-                    f"{size}"
+                    f"MultiheadAttention: {name}: was expecting embedding dimension of {size}, but got {x.shape[-1]} ({shapes})"
                 )
         if k.shape[:-1] != v.shape[:-1]:
             raise AssertedShapeError(
-                f"MultiheadAttention: {shapes}; key and value must agree but for features"
+                f"MultiheadAttention: key shape {list(k.shape)} does not match value shape {list(v.shape)} (all but features)"
             )
 
     def merge_masks(self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor) -> tuple[Tensor | None, int | None]:
@@ -169,17 +170,23 @@ class MultiheadAttention(Module):
             if tuple(mask.shape) == full:
                 mask = mask.reshape(batch, self.num_heads, t, s)
             elif tuple(mask.shape) != (t, s):
+                n, sizes = mask.ndim, f"{(t, s)} or {full}"
+                if n not in (2, 3):
+                    raise AssertedShapeError(
+                        f"MultiheadAttention: expected `attn_mask` to be `None`, 2-D or 3-D but found {n}-D tensor instead, "
+                        f"{list(mask.shape)}"
+                    )
                 raise AssertedShapeError(
-                    f"MultiheadAttention: attn_mask has shape {list(mask.shape)}; expected "
-                    f"{[t, s]} or "
-                    f"{list(full)}"
+                    f"MultiheadAttention: The shape of the {n}D attn_mask is {list(mask.shape)}, but should be {sizes}"
                 )
         if padding is not None:
             if tuple(padding.shape) != (batch, s):
+                what = f"`key_padding_mask` to be `None` or 2-D but found {padding.ndim}-D tensor instead"
+                if padding.ndim == 2:
+                    i = int(padding.shape[0] == batch)
+                    what = f"key_padded_mask.shape[{i}] to be {(batch, s)[i]}, but got {padding.shape[i]}"
                 raise AssertedShapeError(
-                    f"MultiheadAttention: key_padding_mask has shape {list(padding.shape)}; "
-                    "expected "
-                    f"{[batch, s]}"
+                    f"MultiheadAttention: Expected {what}: key_padding_mask has shape {list(padding.shape)}; expected {[batch, s]}"
                 )
             padding = padding.to(q.dtype).reshape(batch, 1, 1, s)
             mask = padding if mask is None else mask + padding

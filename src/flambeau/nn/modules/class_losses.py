@@ -32,9 +32,11 @@ class MultiMarginLoss(_WeightedLoss):
     ) -> None:
         super().__init__(weight, size_average, reduce, reduction)
         if p not in (1, 2):
-            raise ValueError(f"MultiMarginLoss: p = {p}; expected 1 or 2")
+            raise ValueError(f"MultiMarginLoss: only p == 1 and p == 2 supported, got {p}")
         if weight is not None and weight.ndim != 1:
-            raise ValueError(f"MultiMarginLoss: weight has shape {list(weight.shape)}; expected [C]")
+            raise ValueError(
+                f"MultiMarginLoss: expected weight to be None or 1D tensor, got {weight.ndim}D instead: shape {list(weight.shape)}"
+            )
         self.p, self.margin = p, margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:

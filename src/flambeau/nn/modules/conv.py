@@ -54,19 +54,13 @@ class _ConvNd(Module):
             self._fl_n = 1 if isinstance(kernel_size, int) else len(kernel_size)
         name, n = type(self).__name__, self._fl_n
         if groups <= 0:
-            raise ValueError(f"{name}: groups = {groups}; expected > 0")
+            raise ValueError(f"{name}: groups must be a positive integer, got {groups}")
         if in_channels % groups:
-            raise ValueError(
-                f"{name}: in_channels = {in_channels} does not divide by groups = {groups}"
-            )
+            raise ValueError(f"{name}: in_channels must be divisible by groups, got in_channels = {in_channels} and groups = {groups}")
         if out_channels % groups:
-            raise ValueError(
-                f"{name}: out_channels = {out_channels} does not divide by groups = {groups}"
-            )
+            raise ValueError(f"{name}: out_channels must be divisible by groups, got out_channels = {out_channels} and groups = {groups}")
         if padding_mode not in _PADDING_MODES:
-            raise ValueError(
-                f"{name}: padding_mode = {padding_mode!r}; expected one of {_PADDING_MODES}"
-            )
+            raise ValueError(f"{name}: padding_mode must be one of {_PADDING_MODES}, but got padding_mode={padding_mode!r}")
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = _tuple(name, "kernel_size", kernel_size, n)
@@ -79,9 +73,9 @@ class _ConvNd(Module):
         self.padding: Any = padding
         if isinstance(padding, str):
             if padding not in ("same", "valid"):
-                raise ValueError(f"{name}: padding = {padding!r}; expected 'same', 'valid' or ints")
+                raise ValueError(f"{name}: Invalid padding string {padding!r}, should be one of 'same' and 'valid', or ints")
             if padding == "same" and any(s != 1 for s in self.stride):
-                raise ValueError(f"{name}: padding = 'same' needs stride 1, got {self.stride}")
+                raise ValueError(f"{name}: padding='same' is not supported for strided convolutions, got stride {self.stride}")
         else:
             self.padding = _tuple(name, "padding", padding, n)
         # [left, right] per dimension, last dimension first, as F.pad takes it. For other modes than zeros alone, which read `padding`.
@@ -270,8 +264,8 @@ class _ConvTransposeNd(_ConvNd):
     ) -> None:
         if padding_mode != "zeros" or isinstance(padding, str):
             raise ValueError(
-                f"{type(self).__name__}: padding = {padding!r}, padding_mode = {padding_mode!r}; "
-                "expected ints and 'zeros'"
+                f'{type(self).__name__}: Only "zeros" padding mode is supported, and ints as padding; got '
+                f"padding_mode = {padding_mode!r}, padding = {padding!r}"
             )
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding,
@@ -283,6 +277,9 @@ class _ConvTransposeNd(_ConvNd):
         if output_size is None:
             return self.output_padding
         n = self._fl_n
+        if len(output_size) not in (n, n + 2):
+            many = f"(got {len(output_size)})"
+            raise ValueError(f"{type(self).__name__}: output_size must have {n} or {n + 2} elements {many} for {n + 2}D input")
         wanted = tuple(output_size)[-n:]
         extra = []
         for i in range(n):
@@ -295,8 +292,8 @@ class _ConvTransposeNd(_ConvNd):
             largest = smallest + self.stride[i] - 1
             if not smallest <= wanted[i] <= largest:
                 raise ValueError(
-                    f"{type(self).__name__}: output_size = {list(wanted)}; dimension {i} can be "
-                    f"{smallest} to {largest} for an input of shape {list(input.shape)}"
+                    f"{type(self).__name__}: requested an output size of {list(wanted)}, but valid sizes range from "
+                    f"{smallest} to {largest} in dimension {i} (for an input of shape {list(input.shape)})"
                 )
             extra.append(wanted[i] - smallest)
         return tuple(extra)

@@ -52,9 +52,8 @@ class Embedding(Module):
         if padding_idx is not None:
             if not -int(num_embeddings) <= padding_idx < num_embeddings:
                 raise AssertedValueError(
-                    f"Embedding: padding_idx = {padding_idx}; expected -{num_embeddings} <= "
-                    "padding_idx "
-                    f"< {num_embeddings}"
+                    "Embedding: Padding_idx must be within num_embeddings: "
+                    f"padding_idx = {padding_idx}; expected -{num_embeddings} <= padding_idx < {num_embeddings}"
                 )
             padding_idx %= num_embeddings
         self.num_embeddings = num_embeddings
@@ -71,8 +70,8 @@ class Embedding(Module):
         else:
             if tuple(_weight.shape) != (num_embeddings, embedding_dim):
                 raise AssertedShapeError(
-                    f"Embedding: weight has shape {list(_weight.shape)}; expected "
-                    f"[{num_embeddings}, {embedding_dim}]"
+                    "Embedding: Shape of weight does not match num_embeddings and embedding_dim: "
+                    f"weight has shape {list(_weight.shape)}; expected [{num_embeddings}, {embedding_dim}]"
                 )
             self.weight = Parameter(_weight, requires_grad=not _freeze)
 
@@ -90,8 +89,7 @@ class Embedding(Module):
         """Makes a layer around a given [num_embeddings, embedding_dim] table."""
         if embeddings.dim() != 2:
             raise AssertedShapeError(
-                f"Embedding.from_pretrained: embeddings has shape {list(embeddings.shape)}; "
-                "expected 2-D"
+                f"Embedding.from_pretrained: Embeddings parameter is expected to be 2-dimensional, got shape {list(embeddings.shape)}"
             )
         rows, cols = embeddings.shape
         return cls(

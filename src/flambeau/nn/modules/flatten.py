@@ -45,7 +45,10 @@ class Unflatten(Module):
         if not isinstance(dim, int):
             raise TypeError(f"Unflatten: dim = {dim!r}; expected an int")
         if not isinstance(unflattened_size, (tuple, list)) or not all(isinstance(n, (int, Integral)) for n in unflattened_size):
-            raise TypeError(f"Unflatten: unflattened_size = {unflattened_size!r}; expected a tuple of ints")
+            raise TypeError(
+                "Unflatten: unflattened_size must be a tuple of ints, but found type "
+                f"{type(unflattened_size).__name__}: {unflattened_size!r}"
+            )
         self.dim = dim
         self.unflattened_size = unflattened_size
 

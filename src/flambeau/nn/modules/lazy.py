@@ -131,10 +131,12 @@ class _LazyConvXdMixin(LazyModuleMixin):
             return
         name, axes = type(self).__name__, self._fl_n
         if input.ndim not in (axes + 1, axes + 2):
-            raise ShapeError(f"{name}: input has shape {list(input.shape)}; expected {axes + 1} or {axes + 2} axes")
+            raise ShapeError(
+                f"Expected {axes + 1}D (unbatched) or {axes + 2}D (batched) input to {name}, but got input of size: {list(input.shape)}"
+            )
         channels = input.shape[-axes - 1]
         if channels % self.groups:
-            raise ShapeError(f"{name}: the input's {channels} channels do not divide by groups = {self.groups}")
+            raise ShapeError(f"{name}: in_channels must be divisible by groups, got {channels} and {self.groups}")
         with no_grad():
             self.in_channels = channels
             out = self.out_channels // self.groups if self.transposed else self.out_channels

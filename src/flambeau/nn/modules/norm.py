@@ -92,10 +92,8 @@ class _NormBase(_Affine):
         if not self._fl_ranks:
             raise NotImplementedError(f"{type(self).__name__} defines no _check_input_dim, which says of how many axes inputs are")
         if input.dim() not in self._fl_ranks:
-            ranks = " or ".join(f"{r}-D" for r in self._fl_ranks)
-            raise ShapeError(
-                f"{type(self).__name__}: input has shape {list(input.shape)}; expected {ranks}"
-            )
+            ranks = " or ".join(f"{r}D" for r in self._fl_ranks)
+            raise ShapeError(f"{type(self).__name__}: expected {ranks} input (got {input.dim()}D input): shape {list(input.shape)}")
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
@@ -140,8 +138,8 @@ class _BatchNorm(_NormBase):
                     momentum = 1.0 / float(counter.item())
             if input.numel() == input.shape[1]:
                 raise ShapeError(
-                    f"{type(self).__name__}: training needs more than one value per channel, but "
-                    f"input has shape {list(input.shape)} (use a larger batch or .eval())"
+                    f"{type(self).__name__}: Expected more than 1 value per channel when training, but input has shape "
+                    f"{list(input.shape)} (use a larger batch or .eval())"
                 )
             if not self.track_running_stats:
                 mean = var = None
@@ -223,7 +221,11 @@ class _InstanceNorm(_NormBase):
         """Without parameters and statistics the layer has nothing for which the number of channels matters."""
         other = f"{type(self).__name__}: input has shape {list(input.shape)}"
         if self.affine or self.track_running_stats:
-            raise ShapeError(f"{other}; expected {self.num_features} channels")
+            batched = input.dim() == self._fl_ranks[-1]
+            channels = input.shape[int(batched)]
+            raise ShapeError(
+                f"{other}; expected input's size at dim={int(batched)} to match num_features ({self.num_features}), but got: {channels}"
+            )
         warn(f"{other}, which does not match num_features = {self.num_features}; without affine and track_running_stats that is not used")
 
     def forward(self, input: Tensor) -> Tensor:
@@ -402,10 +404,7 @@ class GroupNorm(_Affine):
     ) -> None:
         super().__init__()
         if num_channels % num_groups:
-            raise ValueError(
-                f"GroupNorm: num_channels = {num_channels} does not divide by num_groups = "
-                f"{num_groups}"
-            )
+            raise ValueError(f"GroupNorm: num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any, overload
 
-from flambeau._C import ShapeError, Tensor, is_autocast_enabled, ops
+from flambeau._C import ArgumentError, ShapeError, Tensor, is_autocast_enabled, ops
 from flambeau._errors import RefusedElementsError, RefusedTypeError
 from flambeau._warn import warn
 from flambeau.nn import init
@@ -141,13 +141,14 @@ class RNNBase(Module):
         super().__init__()
         name = type(self).__name__
         if proj_size and mode != "LSTM":
-            raise ValueError(f"{name}: proj_size = {proj_size}; expected 0, only LSTM has projections")
-        if not 0 <= proj_size < max(hidden_size, 1):
-            raise ValueError(f"{name}: proj_size = {proj_size}; expected 0 <= proj_size < hidden_size = {hidden_size}")
-        if input_size <= 0 or hidden_size <= 0 or num_layers <= 0:
-            raise ValueError(
-                f"{name}: input_size = {input_size}, hidden_size = {hidden_size}, num_layers = {num_layers}; expected > 0"
-            )
+            raise ValueError(f"{name}: proj_size = {proj_size}, but the proj_size argument is only supported for LSTM, not RNN or GRU")
+        if proj_size < 0:
+            raise ValueError(f"{name}: proj_size should be a positive integer or zero to disable projections, got {proj_size}")
+        if proj_size >= max(hidden_size, 1):
+            raise ValueError(f"{name}: proj_size has to be smaller than hidden_size, got {proj_size} and {hidden_size}")
+        for what, size in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
+            if size <= 0:
+                raise ValueError(f"{name}: {what} must be greater than zero, got {size}")
         for what, flag in (("bias", bias), ("batch_first", batch_first)):
             if type(flag) is not bool:
                 raise TypeError(f"{name}: {what} is a {type(flag).__name__}; expected a bool")
@@ -312,9 +313,13 @@ class RNNBase(Module):
         size = self.hidden_size if name == "c_0" else self._fl_state_size
         wanted = [layers, batch, size] if batched else [layers, size]
         if list(given.shape) != wanted:
-            raise ShapeError(
-                f"{type(self).__name__}: {name} has shape {list(given.shape)}; expected {wanted}"
-            )
+            kind, own = type(self).__name__, f"{name} has shape {list(given.shape)}"
+            if given.dim() != len(wanted):
+                which = "hx and cx" if self.mode == "LSTM" else "hx"
+                what = "batched 3-D" if batched else "unbatched 2-D"
+                raise ShapeError(f"{kind}: For {what} input, {which} should also be {len(wanted)}-D: {own}; expected {wanted}")
+            place = f"[{int(name == 'c_0')}]" if self.mode == "LSTM" else ""
+            raise ShapeError(f"{kind}: Expected hidden{place} size {tuple(wanted)}, got {list(given.shape)} as {name}")
         return given if batched else given.unsqueeze(1)
 
     if TYPE_CHECKING:
@@ -340,8 +345,8 @@ class RNNBase(Module):
             x = input
             if x.dim() not in (2, 3):
                 raise ShapeError(
-                    f"{name}: input has shape {list(x.shape)}; expected [T, B, {self.input_size}]"
-                    f" (batch_first: [B, T, {self.input_size}]) or [T, {self.input_size}]"
+                    f"{name}: Expected input to be 2D or 3D, got {x.dim()}D instead: shape {list(x.shape)}; expected "
+                    f"[T, B, {self.input_size}] (batch_first: [B, T, {self.input_size}]) or [T, {self.input_size}]"
                 )
             batched = x.dim() == 3
             if not batched:
@@ -355,8 +360,8 @@ class RNNBase(Module):
             batch = x.shape[1]
         if x.shape[-1] != self.input_size:
             raise ShapeError(
-                f"{name}: input has {x.shape[-1]} features (shape {list(x.shape)}); expected "
-                f"input_size = {self.input_size}"
+                f"{name}: input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]} "
+                f"(shape {list(x.shape)})"
             )
         is_lstm = self.mode == "LSTM"
         states = self._fl_initial(x, hx, batch, batched, is_lstm)
@@ -457,7 +462,7 @@ class RNN(RNNBase):
                 nonlinearity = args[3]
                 args = (*args[:3], *args[4:])
             if nonlinearity not in ("tanh", "relu"):
-                raise ValueError(f"RNN: nonlinearity = {nonlinearity!r}; expected 'tanh' or 'relu'")
+                raise ValueError(f"RNN: Unknown nonlinearity {nonlinearity!r}; expected 'tanh' or 'relu'")
             self_nonlinearity = nonlinearity
             super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
             self.nonlinearity = self_nonlinearity
@@ -565,6 +570,16 @@ class GRU(RNNBase):
             super().__init__("GRU", *args, **kwargs)
 
 
+def _misfit(i: int, given: Tensor, wanted: list[int]) -> str:
+    """What is wrong with state `i` of a cell."""
+    if given.dim() == len(wanted):
+        if given.shape[-1] != wanted[-1]:
+            return f"hidden{i} has inconsistent hidden_size: got {given.shape[-1]}, expected {wanted[-1]}: "
+        if len(wanted) == 2:
+            return f"Input batch size {wanted[0]} doesn't match hidden{i} batch size {given.shape[0]}: "
+    return ""
+
+
 class RNNCellBase(Module):
     """What the three cells share: weights of `num_chunks * hidden_size` rows, and a step."""
 
@@ -609,10 +624,11 @@ class RNNCellBase(Module):
     def forward(self, input: Tensor, hx: Any = None) -> Any:
         name = type(self).__name__
         if input.dim() not in (1, 2) or input.shape[-1] != self.input_size:
-            raise ShapeError(
-                f"{name}: input has shape {list(input.shape)}; expected [B, {self.input_size}] or "
-                f"[{self.input_size}]"
-            )
+            n = self.input_size
+            what = f"Expected input to be 1D or 2D, got {input.dim()}D instead"
+            if input.dim() in (1, 2):
+                what = f"input has inconsistent input_size: got {input.shape[-1]} expected {n}"
+            raise ShapeError(f"{name}: {what}: shape {list(input.shape)}; expected [B, {n}] or [{n}]")
         batched = input.dim() == 2
         x = input if batched else input.unsqueeze(0)
         n = 2 if self._fl_mode == "LSTM" else 1
@@ -621,10 +637,10 @@ class RNNCellBase(Module):
             state: tuple[Tensor, ...] = (zero,) * n
         else:
             given = tuple(hx) if n == 2 else (hx,)
-            for s in given:
+            for i, s in enumerate(given):
                 wanted = [*input.shape[:-1], self.hidden_size]
                 if list(s.shape) != wanted:
-                    raise ShapeError(f"{name}: hx has shape {list(s.shape)}; expected {wanted}")
+                    raise ShapeError(f"{name}: {_misfit(i, s, wanted)}hx has shape {list(s.shape)}; expected {wanted}")
             state = given if batched else tuple(s.unsqueeze(0) for s in given)
         gx = ops.linear(x, self.weight_ih, self.bias_ih)
         gh = ops.linear(state[0], self.weight_hh, self.bias_hh)
@@ -656,7 +672,7 @@ class RNNCell(RNNCellBase):
         dtype: Any = None,
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"RNNCell: nonlinearity = {nonlinearity!r}; expected 'tanh' or 'relu'")
+            raise ArgumentError(f"RNNCell: Unknown nonlinearity: {nonlinearity}; expected 'tanh' or 'relu'")
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
 

@@ -33,7 +33,7 @@ class SyncBatchNorm(_BatchNorm):
 
     def _check_input_dim(self, input: Tensor) -> None:  # noqa: A002
         if input.ndim < 2:
-            raise ValueError(f"SyncBatchNorm: input has {input.ndim} axes; expected at least 2")
+            raise ValueError(f"SyncBatchNorm: expected at least 2D input (got {input.ndim}D input)")
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:

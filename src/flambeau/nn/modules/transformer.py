@@ -34,7 +34,7 @@ def _activation(given: Any) -> Callable[[Tensor], Tensor]:
     if given == "gelu":
         return F.gelu
     if not callable(given):
-        raise ArgumentError(f"activation = {given!r}; expected 'relu', 'gelu' or a callable")
+        raise ArgumentError(f"activation should be relu/gelu, not {given} (or a callable)")
     return given  # type: ignore[no-any-return]
 
 
@@ -417,8 +417,13 @@ class Transformer(Module):
     ) -> Tensor:
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
             raise ShapeError(
-                f"Transformer: src has shape {list(src.shape)}, tgt {list(tgt.shape)}; expected "
-                f"d_model = {self.d_model} features"
+                f"Transformer: the feature number of src and tgt must be equal to d_model = {self.d_model}: "
+                f"src has shape {list(src.shape)}, tgt {list(tgt.shape)}"
+            )
+        at = 0 if self.batch_first else 1
+        if src.ndim == tgt.ndim == 3 and src.shape[at] != tgt.shape[at]:
+            raise ShapeError(
+                f"Transformer: the batch number of src and tgt must be equal: src has shape {list(src.shape)}, tgt {list(tgt.shape)}"
             )
         memory = self.encoder(
             src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal

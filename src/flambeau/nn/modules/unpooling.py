@@ -108,15 +108,16 @@ class _FractionalMaxPool(Module):
         super().__init__()
         name, n = type(self).__name__, self._fl_axes
         if (output_size is None) == (output_ratio is None):
-            given = "neither" if output_size is None else "both"
-            raise ValueError(f"{name}: got {given} of output_size and output_ratio; expected one of them")
+            if output_size is None:
+                raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio (output_size, output_ratio)")
+            raise ValueError(f"{name}: only one of output_size and output_ratio may be specified")
         self.kernel_size = per_axis(name, "kernel_size", kernel_size, n)
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
         self.output_size = (int(output_size),) * n if isinstance(output_size, (int, Integral)) else output_size
         self.output_ratio = (output_ratio,) * n if isinstance(output_ratio, float) else output_ratio
         if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
-            raise ValueError(f"{name}: output_ratio = {output_ratio}; expected between 0 and 1")
+            raise ValueError(f"{name}: output_ratio must be between 0 and 1 (got {output_ratio})")
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):

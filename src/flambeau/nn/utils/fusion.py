@@ -36,7 +36,7 @@ def fuse_linear_bn_weights(
 
 def _fused(op: str, layer: Any, bn: Any, transpose: bool) -> Any:
     if layer.training or bn.training:
-        raise AssertionError(f"{op}: a layer is training; call eval() on both first")
+        raise AssertionError(f"{op}: Fusion only for eval! Call eval() on both layers first")
     if bn.running_mean is None or bn.running_var is None:
         raise AssertionError(f"{op}: the batch norm has no running statistics")
     fused = copy.deepcopy(layer)

@@ -26,7 +26,7 @@ def _weight(what: str, module: Module, name: str) -> Tensor:
         value = getattr(module, name)
         if isinstance(value, Tensor):
             return value
-    raise ValueError(f"{what}: {type(module).__name__} has no parameter '{name}'")
+    raise ValueError(f"{what}: {type(module).__name__} does not have a parameter, a buffer, or a parametrized element with name '{name}'")
 
 
 class _WeightNorm(Module):
@@ -87,7 +87,7 @@ class _SpectralNorm(Module):
     def __init__(self, weight: Tensor, n_power_iterations: int, dim: int, eps: float) -> None:
         super().__init__()
         if n_power_iterations <= 0:
-            raise ValueError(f"spectral_norm: n_power_iterations = {n_power_iterations}; expected at least 1")
+            raise ValueError(f"spectral_norm: Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}")
         if not -weight.ndim <= dim < max(weight.ndim, 1):
             raise IndexError(f"spectral_norm: dim = {dim}; expected {-weight.ndim} to {weight.ndim - 1} for shape {list(weight.shape)}")
         self.n_power_iterations, self.dim, self.eps = n_power_iterations, dim % max(weight.ndim, 1), eps
@@ -253,9 +253,14 @@ def orthogonal(
     """
     weight = _weight("orthogonal", module, name)
     if weight.ndim < 2:
-        raise ValueError(f"orthogonal: '{name}' has shape {list(weight.shape)}; expected a matrix, or a batch of matrices")
+        raise ValueError(
+            f"orthogonal: Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions, '{name}' {list(weight.shape)}"
+        )
     if orthogonal_map is None:
         orthogonal_map = "matrix_exp" if weight.shape[-2] == weight.shape[-1] or weight.is_complex() else "householder"
     if orthogonal_map not in _MAPS:
-        raise ValueError(f"orthogonal: orthogonal_map = {orthogonal_map!r}; expected one of {', '.join(_MAPS)}")
+        raise ValueError(
+            'orthogonal: orthogonal_map has to be one of "matrix_exp", "cayley", "householder". '
+            f"Got: {orthogonal_map}"
+        )
     return register_parametrization(module, name, _Orthogonal(weight, orthogonal_map, use_trivialization), unsafe=True)

@@ -199,7 +199,10 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
         return module
     original = module._parameters.get(tensor_name, module._buffers.get(tensor_name))
     if original is None:
-        raise ValueError(f"register_parametrization: {type(module).__name__} has no parameter or buffer '{tensor_name}'")
+        raise ValueError(
+            f"register_parametrization: {type(module).__name__} does not have a parameter, a buffer, or a parametrized element "
+            f"with name '{tensor_name}'"
+        )
     chain = ParametrizationList([parametrization], original, unsafe, name=tensor_name)
     cls: Any = type(module)
     title = cls.__name__
@@ -217,10 +220,14 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
 
 def _checked(what: str, before: Tensor, made: Any) -> None:
     if not isinstance(made, Tensor):
-        raise ValueError(f"register_parametrization: {what} {type(made).__name__}; expected a Tensor")
+        raise ValueError(f"register_parametrization: {what} {type(made).__name__}. A parametrization must return a tensor")
     if made.shape != before.shape or made.dtype != before.dtype:
         became, was = (f"{x.dtype} {list(x.shape)}" for x in (made, before))
-        raise ValueError(f"register_parametrization: {what} {became}; expected {was}, as it was (unsafe=True lets it change)")
+        part = "dtype" if made.shape == before.shape else "shape"
+        raise ValueError(
+            f"Registering a parametrization may not change the {part} of the tensor, unless `unsafe` flag is enabled: "
+            f"{what} {became}; expected {was}, as it was"
+        )
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
@@ -238,7 +245,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
         ValueError: it is not parametrized, or there is no single original to go back to.
     """
     if not is_parametrized(module, tensor_name):
-        raise ValueError(f"remove_parametrizations: '{tensor_name}' of {type(module).__name__} is not parametrized")
+        raise ValueError(f"remove_parametrizations: {type(module).__name__} does not have a parametrization on {tensor_name}")
     chain: Any = module.parametrizations[tensor_name]  # type: ignore[index]
     originals = chain._fl_originals()
     if not leave_parametrized and len(originals) > 1:

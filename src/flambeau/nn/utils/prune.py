@@ -43,13 +43,12 @@ def _count(amount: Any, size: int | None) -> int:
         raise TypeError(f"prune: amount = {amount!r}; expected a share between 0 and 1, or a number of parts")
     if isinstance(amount, numbers.Integral):
         if int(amount) < 0 or (size is not None and int(amount) > size):
-            fits = "a share between 0 and 1, or a number of parts"
-            if size is not None:
-                fits = f"at most the {size} parts that there are, and at least 0"
-            raise ValueError(f"prune: amount = {amount}; expected {fits}")
+            if int(amount) >= 0:
+                raise ValueError(f"prune: amount={amount} should be smaller than the number of parameters to prune={size}, or that number")
+            raise ValueError(f"prune: amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
         return int(amount)
     if not 0.0 <= float(amount) <= 1.0:
-        raise ValueError(f"prune: amount = {amount}; expected a share between 0 and 1, or a number of parts")
+        raise ValueError(f"prune: amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
     return round(float(amount) * (size or 0))
 
 
@@ -383,7 +382,7 @@ def remove(module: Module, name: str) -> Module:
         hook.remove(module)
         del module._forward_pre_hooks[key]
         return module
-    raise ValueError(f"prune.remove: '{name}' of {type(module).__name__} is not pruned")
+    raise ValueError(f"prune.remove: Parameter '{name}' of module {type(module).__name__} has to be pruned before pruning can be removed")
 
 
 @wants_tensors

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _C
 from flambeau._C import ArgumentError, Tensor, ops
-from flambeau._errors import AssertedTypeError
+from flambeau._errors import AssertedTypeError, RefusedTypeError
 from flambeau._no_tensor import wants_tensors
 
 __all__ = [
@@ -135,13 +135,13 @@ def pad_sequence(
     Raises:
         ValueError: no sequences, shapes that differ behind the length, or an unknown side.
     """
+    if not isinstance(sequences, Iterable):
+        raise RefusedTypeError(f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}")
     items = list(sequences)
     if not items:
-        raise ArgumentError("pad_sequence: got no sequences")
+        raise ArgumentError("pad_sequence: received an empty list of sequences")
     if padding_side not in ("left", "right"):
-        raise ArgumentError(
-            f"pad_sequence: padding_side = {padding_side!r}; expected 'left' or 'right'"
-        )
+        raise ArgumentError(f"pad_sequence: Expected padding_side to be one of left or right, but got {padding_side}")
     if not items[0].ndim:
         raise ArgumentError("pad_sequence: sequence 0 has no axes; expected [L, *]")
     longest = max(x.shape[0] if x.ndim else 0 for x in items)
@@ -181,16 +181,20 @@ def pack_padded_sequence(
     x = input.transpose(0, 1) if batch_first else input
     t, b = x.shape[:2]
     if len(counts) != b or not counts or min(counts) <= 0 or max(counts) > t:
+        what = ""
+        if len(counts) != b:
+            what = f"Expected `len(lengths)` to be equal to batch_size, but got {len(counts)} (batch_size={b}): "
+        elif counts and min(counts) <= 0:
+            what = "Length of all samples has to be greater than 0: "
         raise _C.ArgumentError(
-            f"pack_padded_sequence: lengths = {counts}; expected {b} numbers from 1 to {t} for an "
-            f"input of shape {list(input.shape)}"
+            f"pack_padded_sequence: {what}lengths = {counts}; expected {b} numbers from 1 to {t} for an input of shape {list(input.shape)}"
         )
     order = unorder = None
     if enforce_sorted:
         if any(a < z for a, z in zip(counts, counts[1:])):
             raise _C.ArgumentError(
-                f"pack_padded_sequence: lengths = {counts} do not fall; sort the sequences or pass "
-                "enforce_sorted=False"
+                "pack_padded_sequence: `lengths` array must be sorted in decreasing order when `enforce_sorted` is True, "
+                f"got {counts}; sort the sequences or pass enforce_sorted=False"
             )
     else:
         positions = sorted(range(b), key=lambda i: -counts[i])
@@ -218,8 +222,8 @@ def pad_packed_sequence(
     sizes = sequence.batch_sizes.tolist()
     if total_length is not None and total_length < len(sizes):
         raise ArgumentError(
-            f"pad_packed_sequence: total_length = {total_length}, but a sequence has "
-            f"{len(sizes)} steps"
+            "pad_packed_sequence: Expected total_length to be at least the length of the longest sequence in input, "
+            f"but got total_length = {total_length} and {len(sizes)} steps"
         )
     batch = sizes[0]
     steps = list(sequence.data.split(sizes, 0))

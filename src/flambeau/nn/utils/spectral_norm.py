@@ -26,9 +26,7 @@ class SpectralNorm:
 
     def __init__(self, name: str, n_power_iterations: int, dim: int, eps: float) -> None:
         if n_power_iterations <= 0:
-            raise ValueError(
-                f"spectral_norm: n_power_iterations = {n_power_iterations}; expected at least 1"
-            )
+            raise ValueError(f"spectral_norm: Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}")
         self.name = name
         self.n_power_iterations = n_power_iterations
         self.dim = dim
@@ -142,7 +140,7 @@ def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     """
     key = _find(module, SpectralNorm, name)
     if key is None:
-        raise ValueError(f"remove_spectral_norm: '{name}' of {type(module).__name__} is not normalised")
+        raise ValueError(f"remove_spectral_norm: spectral_norm of '{name}' not found in {type(module).__name__}")
     with no_grad():
         weight = module._forward_pre_hooks.pop(key).compute_weight(module, False).detach()
     for suffix in ("", "_orig", "_u", "_v"):

@@ -82,7 +82,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     (flambeau.Size([40, 1]), flambeau.Size([40, 20]))
     """
     if _find(module, WeightNorm, name) is not None:
-        raise RuntimeError(f"weight_norm: '{name}' of {type(module).__name__} is normalised already")
+        raise RuntimeError(f"weight_norm: Cannot register two weight_norm hooks on the same parameter {name} of {type(module).__name__}")
     warn("`nn.utils.weight_norm` is deprecated in favor of `nn.utils.parametrizations.weight_norm`", FutureWarning)
     hook = WeightNorm(name, dim)
     lengths = norm_except_dim(_find_weight(module, "weight_norm", name).detach(), 2, dim)
@@ -103,7 +103,7 @@ def remove_weight_norm(module: Module, name: str = "weight") -> Module:
     """
     key = _find(module, WeightNorm, name)
     if key is None:
-        raise ValueError(f"remove_weight_norm: '{name}' of {type(module).__name__} is not normalised")
+        raise ValueError(f"remove_weight_norm: weight_norm of '{name}' not found in {type(module).__name__}")
     weight = module._forward_pre_hooks.pop(key).compute_weight(module).detach()
     delattr(module, name)
     delattr(module, name + "_g")

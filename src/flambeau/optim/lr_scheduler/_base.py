@@ -23,7 +23,7 @@ def _values(groups: list[dict[str, Any]], name: str) -> list[Any]:
 def attached(scheduler: Any, optimizer: Any) -> Optimizer:
     """The optimizer as it is; a TypeError where it is none."""
     if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"{type(scheduler).__name__}: optimizer is a {type(optimizer).__name__}; expected an Optimizer")
+        raise TypeError(f"{type(scheduler).__name__}: {type(optimizer).__name__} is not an Optimizer")
     return optimizer
 
 
@@ -54,9 +54,8 @@ class LRScheduler:
                     (group["initial_lr"],) = _values([group], "lr")
             elif "initial_lr" not in group:
                 raise KeyError(
-                    f"{type(self).__name__}: param_groups[{i}] has no 'initial_lr', which "
-                    "resuming at "
-                    f"last_epoch = {last_epoch} needs"
+                    f"{type(self).__name__}: param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler "
+                    f"with last_epoch = {last_epoch} >= 0"
                 )
         self.base_lrs: list[Any] = values_of(optimizer, "initial_lr")
         self.last_epoch = last_epoch

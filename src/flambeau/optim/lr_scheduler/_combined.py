@@ -15,11 +15,10 @@ def _check_schedulers(name: str, schedulers: Sequence[Any], optimizer: Optimizer
     for i, scheduler in enumerate(schedulers):
         if isinstance(scheduler, ReduceLROnPlateau):
             raise ValueError(
-                f"{name}: scheduler {i} is a ReduceLROnPlateau, whose step() wants a metric; step it "
-                "by itself"
+                f"{name} does not support `ReduceLROnPlateau` scheduler, whose step() wants a metric: scheduler {i}; step it by itself"
             )
         if scheduler.optimizer is not optimizer:
-            raise ValueError(f"{name}: scheduler {i} belongs to another optimizer")
+            raise ValueError(f"{name} expects all schedulers to belong to the same optimizer, but scheduler {i} has another")
 
 
 class _Combined(LRScheduler):
@@ -55,10 +54,11 @@ class SequentialLR(_Combined):
             if not hasattr(given, "__len__"):
                 raise TypeError(f"SequentialLR: {what} is a {type(given).__name__}; expected a list")
         if not schedulers or len(milestones) != len(schedulers) - 1:
+            if not schedulers:
+                raise ValueError("SequentialLR expects at least one scheduler, but got no scheduler")
             raise ValueError(
-                f"SequentialLR: {len(schedulers)} schedulers with {len(milestones)} milestones; "
-                "expected "
-                "one milestone fewer than schedulers"
+                "SequentialLR expects number of schedulers provided to be one more than the number of milestone points, "
+                f"but got {len(schedulers)} schedulers and {len(milestones)} milestones"
             )
         _check_schedulers("SequentialLR", schedulers, optimizer)
         self._schedulers = schedulers
@@ -108,7 +108,7 @@ class ChainedScheduler(_Combined):
         self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None
     ) -> None:
         if not schedulers:
-            raise ValueError("ChainedScheduler: got no schedulers")
+            raise ValueError("ChainedScheduler expects at least one scheduler to be chained, but got no scheduler")
         if not hasattr(schedulers, "__getitem__"):
             raise TypeError(f"ChainedScheduler: schedulers is a {type(schedulers).__name__}; expected a list of schedulers")
         self.optimizer = schedulers[0].optimizer if optimizer is None else optimizer

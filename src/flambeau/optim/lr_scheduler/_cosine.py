@@ -59,11 +59,12 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     ) -> None:
         for what, n in (("T_0", T_0), ("T_mult", T_mult)):
             if not isinstance(n, int):
-                raise RefusedTypeError(f"CosineAnnealingWarmRestarts: {what} = {n!r} is a {type(n).__name__}; expected an int >= 1")
-        if T_0 <= 0 or T_mult < 1:
-            raise ValueError(
-                f"CosineAnnealingWarmRestarts: T_0 = {T_0}, T_mult = {T_mult}; expected >= 1"
-            )
+                wanted = "positive integer T_0" if what == "T_0" else "integer T_mult >= 1"
+                raise RefusedTypeError(f"CosineAnnealingWarmRestarts: Expected {wanted}, but got {n!r}, a {type(n).__name__}")
+        if T_0 <= 0:
+            raise ValueError(f"CosineAnnealingWarmRestarts: Expected positive integer T_0, but got {T_0}")
+        if T_mult < 1:
+            raise ValueError(f"CosineAnnealingWarmRestarts: Expected integer T_mult >= 1, but got {T_mult}")
         self.T_0, self.T_i, self.T_mult, self.eta_min = T_0, T_0, T_mult, eta_min
         self.T_cur: float = last_epoch
         if last_epoch > 0:  # resumed
@@ -88,7 +89,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def step(self, epoch: float | None = None) -> None:
         """Goes to the next epoch, or to a (fractional) `epoch`."""
         if epoch is not None and epoch < 0:
-            raise ValueError(f"CosineAnnealingWarmRestarts: epoch = {epoch}; expected >= 0")
+            raise ValueError(f"CosineAnnealingWarmRestarts: Expected non-negative epoch, but got {epoch}")
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: float | None = None) -> None:

@@ -21,7 +21,7 @@ def _per_group(scheduler: str, name: str, value: Any, n: int) -> list[float]:
     if not isinstance(value, (list, tuple)):
         return [value] * n
     if len(value) != n:
-        raise ValueError(f"{scheduler}: {name} has {len(value)} values for {n} parameter groups")
+        raise ValueError(f"{scheduler}: {name} must have the same length as optimizer.param_groups, {n}, got {len(value)} values")
     return list(value)
 
 
@@ -44,6 +44,13 @@ def _has_betas(scheduler: str, optimizer: Optimizer) -> bool:
 def _phase(end_step: float, start_lr: str, end_lr: str, start_momentum: str, end_momentum: str) -> dict[str, Any]:
     """A part of a cycle: its last step, and names of the entries of groups between which it moves."""
     return {"end_step": end_step, "start_lr": start_lr, "end_lr": end_lr, "start_momentum": start_momentum, "end_momentum": end_momentum}
+
+
+def _check_count(what: str, n: Any) -> None:
+    if not isinstance(n, int):
+        raise RefusedTypeError(f"OneCycleLR: Expected positive integer {what}, but got {n!r}, a {type(n).__name__}")
+    if n <= 0:
+        raise ValueError(f"OneCycleLR: Expected positive integer {what}, but got {n}")
 
 
 class OneCycleLR(LRScheduler):
@@ -76,18 +83,16 @@ class OneCycleLR(LRScheduler):
     ) -> None:
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
-                raise ValueError("OneCycleLR: give total_steps, or epochs and steps_per_epoch")
+                raise ValueError("OneCycleLR: You must define either total_steps OR (epochs AND steps_per_epoch)")
+            for what, n in (("epochs", epochs), ("steps_per_epoch", steps_per_epoch)):
+                _check_count(what, n)
             total_steps = epochs * steps_per_epoch
-        if not isinstance(total_steps, int):
-            raise RefusedTypeError(f"OneCycleLR: total_steps = {total_steps!r} is a {type(total_steps).__name__}; expected an int > 0")
-        if total_steps <= 0:
-            raise ValueError(f"OneCycleLR: total_steps = {total_steps}; expected > 0")
+        else:
+            _check_count("total_steps", total_steps)
         if not 0 <= pct_start <= 1:
-            raise ValueError(f"OneCycleLR: pct_start = {pct_start}; expected 0 <= pct_start <= 1")
+            raise ValueError(f"OneCycleLR: Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(
-                f"OneCycleLR: anneal_strategy = {anneal_strategy!r}; expected 'cos' or 'linear'"
-            )
+            raise ValueError(f"OneCycleLR: anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
         self.optimizer = attached(self, optimizer)
         self.total_steps = total_steps
         up = float(pct_start * total_steps) - 1
@@ -126,9 +131,7 @@ class OneCycleLR(LRScheduler):
         _warn_get_lr_called_within_step(self)
         step = self.last_epoch
         if step > self.total_steps:
-            raise ValueError(
-                f"OneCycleLR: step {step}, but the cycle has {self.total_steps} steps (total_steps)"
-            )
+            raise ValueError(f"OneCycleLR: Tried to step {step} times. The specified number of total steps is {self.total_steps}")
         rates = []
         for group in self.optimizer.param_groups:
             start = 0.0
@@ -179,7 +182,7 @@ class CyclicLR(LRScheduler):
     ) -> None:
         modes = ("triangular", "triangular2", "exp_range")
         if scale_fn is None and mode not in modes:
-            raise ValueError(f"CyclicLR: mode = {mode!r}; expected one of {', '.join(modes)}")
+            raise ValueError(f"CyclicLR: mode is invalid and scale_fn is None: mode = {mode!r}; expected one of {', '.join(modes)}")
         if scale_mode not in ("cycle", "iterations"):
             raise ValueError(
                 f"CyclicLR: scale_mode = {scale_mode!r}; expected 'cycle' or 'iterations'"

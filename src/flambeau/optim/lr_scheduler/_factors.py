@@ -23,9 +23,7 @@ class LambdaLR(LRScheduler):
         n = len(attached(self, optimizer).param_groups)
         lambdas = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * n
         if len(lambdas) != n:
-            raise ValueError(
-                f"{type(self).__name__}: {len(lambdas)} functions for {n} parameter groups"
-            )
+            raise ValueError(f"{type(self).__name__}: Expected {n} lr_lambdas, one for each parameter group, but got {len(lambdas)}")
         for fn in lambdas:
             if not callable(fn):
                 kind = type(fn).__name__
@@ -140,7 +138,7 @@ class ConstantLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not 0 <= factor <= 1:
-            raise ValueError(f"ConstantLR: factor = {factor}; expected 0 <= factor <= 1")
+            raise ValueError(f"ConstantLR: Constant multiplicative factor expected to be between 0 and 1, got {factor}")
         self.factor = factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
@@ -172,9 +170,12 @@ class LinearLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not 0 < start_factor <= 1:
-            raise ValueError(f"LinearLR: start_factor = {start_factor}; expected 0 < factor <= 1")
+            raise ValueError(
+                "LinearLR: Starting multiplicative factor expected to be greater than 0 and less or equal to 1, "
+                f"got {start_factor}"
+            )
         if not 0 <= end_factor <= 1:
-            raise ValueError(f"LinearLR: end_factor = {end_factor}; expected 0 <= factor <= 1")
+            raise ValueError(f"LinearLR: Ending multiplicative factor expected to be between 0 and 1, got {end_factor}")
         self.start_factor = start_factor
         self.end_factor = end_factor
         self.total_iters = total_iters

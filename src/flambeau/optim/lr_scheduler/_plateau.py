@@ -26,13 +26,11 @@ class ReduceLROnPlateau(LRScheduler):
         eps: float = 1e-8,
     ) -> None:
         if factor >= 1.0:
-            raise ValueError(f"ReduceLROnPlateau: factor = {factor}; expected < 1")
+            raise ValueError(f"ReduceLROnPlateau: Factor should be < 1.0, got {factor}")
         if mode not in ("min", "max"):
-            raise ValueError(f"ReduceLROnPlateau: mode = {mode!r}; expected 'min' or 'max'")
+            raise ValueError(f"ReduceLROnPlateau: mode {mode} is unknown! Expected 'min' or 'max'")
         if threshold_mode not in ("rel", "abs"):
-            raise ValueError(
-                f"ReduceLROnPlateau: threshold_mode = {threshold_mode!r}; expected 'rel' or 'abs'"
-            )
+            raise ValueError(f"ReduceLROnPlateau: threshold mode {threshold_mode} is unknown! Expected 'rel' or 'abs'")
         several = isinstance(min_lr, (list, tuple))
         self.factor = factor
         self.optimizer = attached(self, optimizer)
@@ -40,9 +38,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.default_min_lr = None if several else min_lr
         self.min_lrs = list(min_lr) if several else [min_lr] * n
         if len(self.min_lrs) != n:
-            raise ValueError(
-                f"ReduceLROnPlateau: {len(self.min_lrs)} min_lr for {n} parameter groups"
-            )
+            raise ValueError(f"ReduceLROnPlateau: expected {n} min_lrs, one for each parameter group, got {len(self.min_lrs)}")
         self.patience, self.cooldown, self.eps = patience, cooldown, eps
         # It goes by the rates as they are: a schedule that is made later begins with what this one has left.
         self.last_epoch = 0

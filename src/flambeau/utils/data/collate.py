@@ -121,9 +121,8 @@ def _check_shapes(batch: Sequence[Tensor], where: str) -> None:
     for i, t in enumerate(batch):
         if t.shape != first:
             raise _C.ShapeError(
-                f"default_collate: {where} has shape {list(t.shape)} in sample {i} of the batch, "
-                "but "
-                f"{list(first)} in sample 0; pad them, or pass collate_fn="
+                f"default_collate: stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(t.shape)} at "
+                f"entry {i} of the batch, {where}; pad them, or pass collate_fn="
             ) from None
 
 
@@ -181,7 +180,10 @@ def _collate(batch: Sequence[Any], where: str, table: dict[Any, Any]) -> Any:
         is_array = isinstance(first, np.ndarray)
         if first.dtype.kind in "mMV" or (is_array and first.dtype.kind in "SaUO"):
             kind = "an array" if is_array else "a number"
-            raise TypeError(f"default_collate: {where} is {kind} of dtype {first.dtype} (pass collate_fn= for others)")
+            raise TypeError(
+                "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
+                f"found {kind} of dtype {first.dtype} as {where} (pass collate_fn= for others)"
+            )
         tensors = [_on_array(np, value) for value in batch]
         made = _function_for(tensors[0], table) if is_array else None
         return _collate_leaves(made or collate_tensor_fn, tensors, where, table)
@@ -202,16 +204,14 @@ def _collate(batch: Sequence[Any], where: str, table: dict[Any, Any]) -> Any:
         for i, sample in enumerate(batch):
             if len(sample) != n:
                 raise _C.ShapeError(
-                    f"default_collate: {where} has {len(sample)} entries in sample {i} of the "
-                    "batch, but "
-                    f"{len(first)} in sample 0"
+                    f"default_collate: each element in list of batch should be of equal size: {where} has {len(sample)} entries in "
+                    f"sample {i}, but {n} in sample 0"
                 )
         columns = [_collate(col, f"{where}[{i}]", table) for i, col in enumerate(zip(*batch))]
         return _rebuild(first, columns)
     raise TypeError(
-        f"default_collate: {where} is a {type(first).__name__}; expected tensors, arrays, "
-        "numbers, str, "
-        "dicts or sequences of them (pass collate_fn= for others)"
+        f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {type(first)} as {where} "
+        "(pass collate_fn= for others)"
     )
 
 

@@ -184,15 +184,14 @@ class DataLoader(Generic[T]):
             dataset, shuffle = apply_shuffle_settings(dataset, shuffle), None
         if self._fl_iterable:
             if shuffle or sampler is not None or batch_sampler is not None:
+                given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
+                what = next(name for name, value in given.items() if value is not None)
                 raise ValueError(
-                    "DataLoader: an IterableDataset sets its own order; leave out shuffle, "
-                    "sampler and "
-                    "batch_sampler"
+                    f"DataLoader with IterableDataset: expected unspecified {what} option, but got {what}={given[what]!r}; "
+                    "the dataset sets its own order"
                 )
         elif sampler is not None and shuffle:
-            raise ValueError(
-                "DataLoader: shuffle = True with a sampler; the sampler sets the order"
-            )
+            raise ValueError("DataLoader: sampler option is mutually exclusive with shuffle; the sampler sets the order")
         if batch_sampler is not None:
             if batch_size != 1 or shuffle or sampler is not None or drop_last:
                 raise ValueError(
@@ -200,10 +199,11 @@ class DataLoader(Generic[T]):
                 )
             batch_size = None
         elif batch_size is None and drop_last:
-            raise ValueError("DataLoader: drop_last = True without a batch_size")
+            raise ValueError("DataLoader: batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
         elif batch_size is not None and (not isinstance(batch_size, int) or batch_size <= 0):
             raise ValueError(
-                f"DataLoader: batch_size = {batch_size!r}; expected a positive int or None"
+                f"DataLoader: batch_size should be a positive integer value, but got batch_size={batch_size} "
+                "(None: no batches)"
             )
         self.dataset = dataset
         self.num_workers = num_workers
@@ -249,9 +249,7 @@ class DataLoader(Generic[T]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and self.__initialized:
-            raise ValueError(
-                f"DataLoader: {name} can not be changed once the loader is made; make another one"
-            )
+            raise ValueError(f"DataLoader: {name} attribute should not be set after DataLoader is initialized; make another loader")
         super().__setattr__(name, value)
 
     @property
@@ -468,19 +466,21 @@ def _processors() -> int:
 
 def _check(num_workers: Any, timeout: Any, prefetch: Any, persistent: bool) -> None:
     if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 0:
-        raise ValueError(f"DataLoader: num_workers = {num_workers!r}; expected an int >= 0")
+        raise ValueError(
+            f"DataLoader: num_workers option should be non-negative, an int: {num_workers!r}; use num_workers=0 to disable multiprocessing"
+        )
     if isinstance(timeout, bool) or not isinstance(timeout, Real):
         raise TypeError(f"DataLoader: timeout = {timeout!r} is a {type(timeout).__name__}; expected seconds >= 0")
     if timeout < 0:
-        raise ValueError(f"DataLoader: timeout = {timeout}; expected seconds >= 0")
+        raise ValueError(f"DataLoader: timeout option should be non-negative, in seconds, got {timeout}")
     if prefetch is not None and (num_workers == 0 or prefetch <= 0):
+        what = "could only be specified in multiprocessing" if num_workers == 0 else "should be non-negative, and not 0"
         raise ValueError(
-            f"DataLoader: prefetch_factor = {prefetch} with num_workers = {num_workers}; "
-            "expected a "
-            "positive int and num_workers > 0"
+            f"DataLoader: prefetch_factor option {what}: prefetch_factor = {prefetch} with num_workers = {num_workers}; "
+            "expected a positive int and num_workers > 0"
         )
     if persistent and num_workers == 0:
-        raise ValueError("DataLoader: persistent_workers = True needs num_workers > 0")
+        raise ValueError("DataLoader: persistent_workers option needs num_workers > 0")
 
 
 def _context(context: Any, num_workers: int) -> Any:

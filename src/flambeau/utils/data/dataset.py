@@ -75,7 +75,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
                 raise NoTensorError(f"TensorDataset: tensors[{i}] is a {type(t).__name__}; expected a Tensor")
             if t.dim() == 0 or t.shape[0] != tensors[0].shape[0]:
                 raise AssertedValueError(
-                    f"TensorDataset: tensor {i} has shape {list(t.shape)}, tensor 0 "
+                    f"TensorDataset: Size mismatch between tensors: tensor {i} has shape {list(t.shape)}, tensor 0 "
                     f"{list(tensors[0].shape)}; the first dimensions must be equal"
                 )
         self.tensors = tensors
@@ -107,12 +107,14 @@ class StackDataset(Dataset[Any]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if bool(args) == bool(kwargs):
-            raise ValueError("StackDataset: give datasets either by position or by keyword")
+            if not args:
+                raise ValueError("StackDataset: At least one dataset should be passed")
+            raise ValueError("StackDataset: give datasets by position (as tuples) or by keyword (as dicts), but both types are given")
         self.datasets: Any = kwargs or args
         parts = list(kwargs.values()) if kwargs else list(args)
         lengths = [len(part) for part in parts]
         if len(set(lengths)) != 1:
-            raise ValueError(f"StackDataset: the lengths are {lengths}; expected equal ones")
+            raise ValueError(f"StackDataset: Size mismatch between datasets, whose lengths are {lengths}")
         self._length = lengths[0]
 
     def __getitem__(self, index: Any) -> Any:
@@ -148,14 +150,12 @@ class ConcatDataset(Dataset[T]):
             raise TypeError(f"ConcatDataset: datasets is a {type(datasets).__name__}; expected a list of datasets")
         self.datasets = list(datasets)
         if not self.datasets:
-            raise AssertedValueError("ConcatDataset: got no datasets")
+            raise AssertedValueError("ConcatDataset: datasets should not be an empty iterable")
         for i, part in enumerate(self.datasets):
             if not hasattr(part, "__len__") and not isinstance(part, IterableDataset):
                 raise TypeError(f"ConcatDataset: datasets[{i}] is a {type(part).__name__}, which has no length; expected a dataset")
             if isinstance(part, IterableDataset):
-                raise AssertedValueError(
-                    f"ConcatDataset: dataset {i} is an IterableDataset; use ChainDataset"
-                )
+                raise AssertedValueError(f"ConcatDataset does not support IterableDataset: dataset {i} is one; use ChainDataset")
         self.cumulative_sizes = self.cumsum(self.datasets)
 
     @staticmethod
@@ -174,7 +174,7 @@ class ConcatDataset(Dataset[T]):
     def __getitem__(self, index: int) -> T:
         n = len(self)
         if not -n <= index < n:
-            raise _OutOfRange(f"ConcatDataset: index {index}, but it has {n} samples")
+            raise _OutOfRange(f"ConcatDataset: absolute value of index should not exceed dataset length, {n}: index {index}")
         index %= n
         k = bisect.bisect_right(self.cumulative_sizes, index)
         return self.datasets[k][index - (self.cumulative_sizes[k - 1] if k else 0)]
@@ -195,7 +195,7 @@ class ChainDataset(IterableDataset[T]):
 
 def _stream(part: Any) -> IterableDataset[Any]:
     if not isinstance(part, IterableDataset):
-        raise AssertedTypeError(f"ChainDataset: got a {type(part).__name__}; expected IterableDatasets")
+        raise AssertedTypeError(f"ChainDataset only supports IterableDataset, got a {type(part).__name__}")
     return part
 
 
@@ -238,7 +238,7 @@ def random_split(
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1 + 1e-9:
         for i, share in enumerate(lengths):
             if not 0 <= share <= 1:
-                raise ValueError(f"random_split: share {i} is {share}; expected 0 to 1")
+                raise ValueError(f"random_split: Fraction at index {i} is not between 0 and 1: {share}")
         counts = [math.floor(n * share) for share in lengths]
         for i in range(n - sum(counts)):
             counts[i % len(counts)] += 1
@@ -248,7 +248,7 @@ def random_split(
     else:
         counts = [int(count) for count in lengths]
     if sum(counts) != n or any(count < 0 for count in counts):
-        raise ValueError(f"random_split: lengths {list(lengths)} do not sum to the {n} samples")
+        raise ValueError(f"random_split: Sum of input lengths does not equal the length of the input dataset, {n}: {list(lengths)}")
     order = ops.randperm(n, generator=generator).tolist()
     ends = list(itertools.accumulate(counts))
     return [Subset(dataset, order[end - count : end]) for end, count in zip(ends, counts)]

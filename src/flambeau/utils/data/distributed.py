@@ -32,13 +32,11 @@ class DistributedSampler(Sampler[int]):
     ) -> None:
         if num_replicas is None or rank is None:
             raise ValueError(
-                f"DistributedSampler: num_replicas = {num_replicas}, rank = {rank}; expected both, "
-                "as there is no process group to ask"
+                f"DistributedSampler: num_replicas = {num_replicas}, rank = {rank}; expected both: "
+                "Default process group has not been initialized, and cannot be here"
             )
         if not 0 <= rank < num_replicas:
-            raise ValueError(
-                f"DistributedSampler: rank = {rank}; expected 0 <= rank < num_replicas = {num_replicas}"
-            )
+            raise ValueError(f"DistributedSampler: Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
         self.dataset = dataset
         self.num_replicas = num_replicas
         self.rank = rank

@@ -68,17 +68,18 @@ class RandomSampler(Sampler[int]):
         generator: Any = None,
     ) -> None:
         if not isinstance(replacement, bool):
-            raise TypeError(f"RandomSampler: replacement = {replacement!r}; expected a bool")
+            raise TypeError(f"RandomSampler: replacement should be a boolean value, but got replacement={replacement}")
         if num_samples is not None and (not isinstance(num_samples, int) or num_samples <= 0):
-            raise ValueError(
-                f"RandomSampler: num_samples = {num_samples!r}; expected a positive int"
-            )
+            raise ValueError(f"RandomSampler: num_samples should be a positive integer value, but got num_samples={num_samples}")
         self.data_source = data_source
         self.replacement = replacement
         self._num_samples = num_samples
         self.generator = generator
         if self.num_samples <= 0:
-            raise ValueError("RandomSampler: the dataset has 0 samples; expected at least one to draw from (or shuffle=False)")
+            raise ValueError(
+                "RandomSampler: num_samples should be a positive integer value, but got num_samples=0, the samples of the dataset; "
+                "expected at least one to draw from (or shuffle=False)"
+            )
 
     @property
     def num_samples(self) -> int:
@@ -135,18 +136,16 @@ class WeightedRandomSampler(Sampler[int]):
         generator: Any = None,
     ) -> None:
         if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples <= 0:
-            raise ValueError(
-                f"WeightedRandomSampler: num_samples = {num_samples!r}; expected a positive int"
-            )
+            raise ValueError(f"WeightedRandomSampler: num_samples should be a positive integer value, but got num_samples={num_samples}")
         if not isinstance(replacement, bool):
-            raise ValueError(f"WeightedRandomSampler: replacement = {replacement!r}; expected a bool")
+            raise ValueError(f"WeightedRandomSampler: replacement should be a boolean value, but got replacement={replacement}")
         if not isinstance(weights, (Tensor, Iterable)):
             raise ValueError(f"WeightedRandomSampler: weights is a {type(weights).__name__}; expected a sequence of numbers")
         given = weights if isinstance(weights, Tensor) else _C.tensor_from(list(weights), _C.float64)
         self.weights = given.to(_C.float64)
         if self.weights.dim() != 1:
             raise ValueError(
-                f"WeightedRandomSampler: weights has shape {list(self.weights.shape)}; expected 1-D"
+                f"WeightedRandomSampler: weights should be a 1d sequence but given weights have shape {tuple(self.weights.shape)}"
             )
         self.num_samples = num_samples
         self.replacement = replacement
@@ -172,9 +171,9 @@ class BatchSampler(Sampler[list[int]]):
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size <= 0:
-            raise ValueError(f"BatchSampler: batch_size = {batch_size!r}; expected a positive int")
+            raise ValueError(f"BatchSampler: batch_size should be a positive integer value, but got batch_size={batch_size}")
         if not isinstance(drop_last, bool):
-            raise ValueError(f"BatchSampler: drop_last = {drop_last!r}; expected a bool")
+            raise ValueError(f"BatchSampler: drop_last should be a boolean value, but got drop_last={drop_last}")
         self.sampler = sampler
         self.batch_size = batch_size
         self.drop_last = drop_last
