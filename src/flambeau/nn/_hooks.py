@@ -296,17 +296,15 @@ def _run_backward_hooks(
         result = hook(call.module, grad_inputs, grad_outputs)
         if result is None:
             continue
-        if not changeable and any(grad is not None for grad in _as_tuple(result)):
-            raise RuntimeError(
-                f"full_backward hook of {type(call.module).__name__} returned a gradient, but no argument of the module requires grad; "
-                "expected None"
-            )
+        if not changeable:
+            if not isinstance(result, tuple) or any(grad is not None for grad in result):
+                raise RuntimeError(
+                    f"full_backward hook of {type(call.module).__name__}: Backward hook for Modules where no input requires gradient should always return None "
+                    "or None for all gradients, but it returned a gradient"
+                )
+            continue
         grad_inputs = _checked("full_backward", call.module, result, grad_inputs)
     return grad_inputs
-
-
-def _or_zeros(grad: Tensor | None, shape: Any, dtype: Any, device: Any) -> Tensor:
-    return ops.zeros(shape, dtype=dtype, device=device) if grad is None else grad
 
 
 class BackwardHookFunction(Function):  # type: ignore[misc]
@@ -315,7 +313,6 @@ class BackwardHookFunction(Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, call: _Call, positions: list[int], n: int, *xs: Tensor) -> Any:
         ctx.call, ctx.positions, ctx.n = call, positions, n
-        ctx.like = [(x.shape, x.dtype, x.device) for x in xs]
         ctx.set_materialize_grads(False)  # hooks see None for an output that nothing used
         return tuple(x.view_as(x) for x in xs)
 
@@ -338,7 +335,7 @@ class BackwardHookFunction(Function):  # type: ignore[misc]
             )
         if not call.taps_inputs:
             _run_backward_hooks(call, (None,) * call.n_inputs, changeable=False)
-        return (None, None, None, *(_or_zeros(grad_outputs[i], *like) for i, like in zip(ctx.positions, ctx.like)))
+        return (None, None, None, *(grad_outputs[i] for i in ctx.positions))
 
 
 class _InputTap(Function):  # type: ignore[misc]
@@ -368,7 +365,7 @@ def tap_inputs(call: _Call, args: tuple[Any, ...]) -> tuple[_Call, tuple[Any, ..
     call.input_positions = [
         i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad
     ]
-    if not (is_grad_enabled() and call.input_positions and call.after):
+    if not (is_grad_enabled() and call.input_positions):
         return call, args
     call.taps_inputs = True
     call.constants = [
