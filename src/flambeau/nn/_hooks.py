@@ -299,8 +299,8 @@ def _run_backward_hooks(
         if not changeable:
             if not isinstance(result, tuple) or any(grad is not None for grad in result):
                 raise RuntimeError(
-                    f"full_backward hook of {type(call.module).__name__}: Backward hook for Modules where no input requires gradient should always return None "
-                    "or None for all gradients, but it returned a gradient"
+                    f"full_backward hook of {type(call.module).__name__}: Backward hook for Modules where no input requires gradient "
+                    "should always return None or None for all gradients, but it returned a gradient"
                 )
             continue
         grad_inputs = _checked("full_backward", call.module, result, grad_inputs)
