@@ -185,8 +185,10 @@ def _contraction(a: _Shape, b: _Shape, left: _Shape, right: _Shape) -> _Plan:
         elif b[j] == 1 != a[i]:
             plan.sum(0, [i], keep=True)
     if [plan.shapes[0][i] for i in left] != [plan.shapes[1][j] for j in right]:
+        i, j = next((i, j) for i, j in zip(left, right, strict=True) if 1 != a[i] != b[j] != 1)
         raise _C.ShapeError(
-            f"tensordot: axes {list(left)} of a {list(a)} and {list(right)} of b {list(b)} have different sizes; expected equal sizes"
+            f"tensordot: contracted dimensions need to match, but first has size {a[i]} in dim {i} and second has size {b[j]} in dim {j}: "
+            f"axes {list(left)} of a {list(a)} and {list(right)} of b {list(b)}"
         )
     # The axes that meet go in the order in which they are given.
     kept = [[c for c in part if c not in names] for part in axes]
@@ -219,13 +221,16 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
         dims = int(dims)
         if not 0 <= dims <= min(a.ndim, b.ndim):
             most = f"a has shape {list(a.shape)} and b {list(b.shape)}"
-            raise _C.ArgumentError(f"tensordot: dims = {dims}, but {most}; expected 0 <= dims <= {min(a.ndim, b.ndim)}")
+            bound = "dims >= 0" if dims < 0 else "dims < ndim_a or ndim_b"
+            raise _C.ArgumentError(f"tensordot expects {bound}, but got dims={dims}: {most}")
         left, right = tuple(range(a.ndim - dims, a.ndim)), tuple(range(dims))
     else:
         first, second = dims
         left, right = _axes_of("a", a, first), _axes_of("b", b, second)
         if len(left) != len(right):
-            raise _C.ArgumentError(f"tensordot: dims names {len(left)} axes of a and {len(right)} of b; expected as many of both")
+            raise _C.ArgumentError(
+                f"tensordot: both dimension lists should have same length: dims names {len(left)} axes of a and {len(right)} of b"
+            )
     product: Tensor = deliver("tensordot", _contraction(tuple(a.shape), tuple(b.shape), left, right).run((a, b)), out)
     return product
 
@@ -279,10 +284,16 @@ def _summation(equation: str, shapes: tuple[_Shape, ...]) -> _Plan:
     for term, shape in zip(terms, shapes, strict=True):
         head, ellipsis, tail = term.partition("...")
         if not all(c.isalpha() for c in head + tail):
-            raise _C.ArgumentError(f"einsum: '{term}' in '{equation}' is no list of letters")
+            raise _C.ArgumentError(
+                f"einsum: invalid subscript given in '{term}' of the equation string '{equation}', subscripts must be in [a-zA-Z]"
+            )
         free = len(shape) - len(head) - len(tail)
         if free < 0 or (free and not ellipsis):
-            raise _C.ArgumentError(f"einsum: '{term}' names {len(head) + len(tail)} axes, but the operand has shape {list(shape)}")
+            n, why = len(head) + len(tail), "" if ellipsis else " and no ellipsis was given"
+            raise _C.ArgumentError(
+                f"einsum: the number of subscripts in the equation ({n}) does not match the number of dimensions ({len(shape)}){why}: "
+                f"'{term}' for an operand of shape {list(shape)}"
+            )
         dots = max(dots, free)
         parsed.append([*head, *[f"...{k}" for k in range(free, 0, -1)], *tail])
     ellipsis_labels = [f"...{k}" for k in range(dots, 0, -1)]
@@ -309,8 +320,10 @@ def _summation(equation: str, shapes: tuple[_Shape, ...]) -> _Plan:
                 plan.diagonal(k, i, plan.axes[k].index(c, i + 1))
         for c, n in zip(plan.axes[k], plan.shapes[k], strict=True):
             if size.get(c, 1) not in (1, n) and n != 1:
-                where = f"size {size[c]} in operand {first[c]} and {n} in operand {k}"
-                raise _C.ArgumentError(f"einsum: label '{c}' of '{equation}' has {where}")
+                raise _C.ArgumentError(
+                    f"einsum: subscript {c} has size {n} for operand {k} which does not broadcast with previously seen size {size[c]} of "
+                    f"operand {first[c]} ('{equation}')"
+                )
             if size.get(c, 1) == 1:
                 size[c], first[c] = n, k
     while len(plan.axes) > 1:

@@ -186,7 +186,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
         array([1., 1.])
     """
     if not hasattr(type(array), "__array_interface__") or not hasattr(array, "flags"):
-        raise TypeError(f"from_numpy: got a {type(array).__name__}; expected a NumPy array")
+        raise TypeError(f"from_numpy: expected np.ndarray (got {type(array).__name__})")
     return _of_array(array)
 
 
@@ -222,7 +222,10 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         raise ValueError(f"frombuffer: offset = {offset}, but the buffer has {len(view)} bytes")
     if count < 0:
         if (len(view) - offset) % size:
-            raise ValueError(f"frombuffer: {len(view) - offset} bytes are no multiple of the element size {size}")
+            raise ValueError(
+                f"frombuffer: buffer length ({len(view)} bytes) after offset ({offset} bytes) must be a multiple of "
+                f"element size ({size})"
+            )
         count = (len(view) - offset) // size
     if offset + count * size > len(view):
         raise ValueError(f"frombuffer: {count} elements of {size} bytes from {offset} reach past the buffer's {len(view)} bytes")

@@ -53,14 +53,16 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
         indexing = "ij"
     every = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
     if indexing not in ("ij", "xy"):
-        raise _C.ArgumentError(f"meshgrid: indexing = '{indexing}'; expected 'ij' or 'xy'")
+        raise _C.ArgumentError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     return _grids("meshgrid", every, indexing)
 
 
 def _grids(op: str, every: list[Tensor], indexing: str) -> tuple[Tensor, ...]:
     for i, t in enumerate(every):
         if t.ndim > 1:
-            raise _C.ShapeError(f"{op}: tensors[{i}] has shape {list(t.shape)}; expected tensors of one axis or none (t.flatten())")
+            raise _C.ShapeError(
+                f"{op}: Expected 0D or 1D tensor in the tensor list but got tensors[{i}] of shape {list(t.shape)} (t.flatten())"
+            )
     swap = indexing == "xy" and len(every) > 1
     if swap:
         every[0], every[1] = every[1], every[0]
@@ -216,7 +218,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     if not isinstance(indices_or_sections, (tuple, list)):
         k = int(indices_or_sections)
         if k < 1:
-            raise _C.ArgumentError(f"tensor_split: sections = {k}; expected at least 1")
+            raise _C.ArgumentError(f"tensor_split: number of sections must be larger than 0, got {k}")
         if k > _MOST_PARTS:
             raise _C.ArgumentError(f"tensor_split: sections = {k}; expected at most {_MOST_PARTS}")
         cuts = [(i + 1) * (n // k) + min(i + 1, n % k) for i in range(k - 1)]
@@ -553,9 +555,12 @@ def cdist(
     if compute_mode not in modes:
         raise _C.ArgumentError(f"cdist: compute_mode = {compute_mode!r}; expected one of {', '.join(modes)}")
     if not p >= 0:
-        raise _C.ArgumentError(f"cdist: p = {p}; expected p >= 0")
+        raise _C.ArgumentError(f"cdist only supports non-negative p values, got {p}")
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
-        raise _C.ShapeError(f"cdist: x1 has shape {list(x1.shape)}, x2 {list(x2.shape)}; expected [*, P, M] and [*, R, M]")
+        given = f"x1 has shape {list(x1.shape)}, x2 {list(x2.shape)}; expected [*, P, M] and [*, R, M]"
+        if x1.ndim < 2 or x2.ndim < 2:
+            raise _C.ShapeError(f"cdist only supports at least 2D tensors: {given}")
+        raise _C.ShapeError(f"cdist: X1 and X2 must have the same number of columns: {given}")
     many = x1.shape[-2] > 25 or x2.shape[-2] > 25
     products = p == 2.0 and (compute_mode == modes[1] or (compute_mode == modes[0] and many))
     if 0.0 < p < math.inf and x1.shape[-1] and x1.is_floating_point() and x2.is_floating_point():  # rows of nothing are 0 apart

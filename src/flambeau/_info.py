@@ -158,7 +158,7 @@ class finfo(_Limits):
         if kind.is_complex:
             kind = kind.to_real()
         if kind.name not in _FLOATS:
-            raise TypeError(f"finfo: {kind} is no floating point type; use iinfo")
+            raise TypeError(f"finfo() requires a floating point input type, got {kind}; use iinfo")
         self._type = kind
         self.bits, self.eps, self.max, self.tiny = _FLOATS[self._type.name]
         self.min = -self.max if self._type.is_signed else self.tiny
@@ -182,7 +182,7 @@ class iinfo(_Limits):
         if not isinstance(dtype, _C.dtype):
             raise TypeError(f"iinfo: dtype = {given!r} is a {type(given).__name__}; expected an integer type")
         if dtype.is_floating_point or dtype.is_complex or dtype is _C.bool:
-            raise TypeError(f"iinfo: {dtype} is no integer type; use finfo")
+            raise TypeError(f"iinfo() requires an integer input type, got {dtype}; use finfo")
         self._type = dtype
         self.bits = 8 * dtype.itemsize
         self.min = -(2 ** (self.bits - 1)) if dtype.is_signed else 0

@@ -88,7 +88,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         input [n] -> [how many, r]
     """
     if input.ndim != 1:
-        raise _C.ShapeError(f"combinations: input has shape {list(input.shape)}; expected one axis")
+        raise _C.ShapeError(f"combinations: Expect a 1D vector, but got shape {list(input.shape)}")
     if r < 0:
         raise _C.ArgumentError(f"combinations: r = {r}; expected at least 0")
     if r == 0:

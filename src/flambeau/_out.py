@@ -58,13 +58,16 @@ def takes_out(function: F) -> F:
 
 def _check(op: str, part: Tensor, target: Tensor) -> None:
     if (part.requires_grad or target.requires_grad) and _C.is_grad_enabled():
-        raise _C.AutogradError(f"{op}: out= records no gradient, but a tensor requires grad; assign the result, or use no_grad()")
+        raise _C.AutogradError(
+            f"{op}(): functions with out=... arguments don't support automatic differentiation, but a tensor requires grad; "
+            "assign the result, or use no_grad()"
+        )
     if part.is_meta != target.is_meta:
         raise _C.DeviceError(f"{op}: the result is on {part.device}, out on {target.device}; expected one device")
     from flambeau._functions import can_cast
 
     if not can_cast(part.dtype, target.dtype):
-        raise _C.DTypeError(f"{op}: the result is {part.dtype}, out is {target.dtype}; expected a type that holds it")
+        raise _C.DTypeError(f"{op}: result type {part.dtype} can't be cast to the desired output type {target.dtype}")
 
 
 # Elements in a row, which fill an `out` of as many in the shape that it has.

@@ -69,18 +69,19 @@ def nanquantile(
 def _checked(op: str, input: Tensor, q: Any, interpolation: str) -> Tensor:
     """q as a tensor of 0 or 1 axes."""
     if interpolation not in _INTERPOLATIONS:
-        raise _C.ArgumentError(f"{op}: interpolation = {interpolation!r}; expected one of {', '.join(_INTERPOLATIONS)}")
+        raise _C.ArgumentError(f"{op}: interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation!r}")
     if input.dtype not in (_C.float32, _C.float64):
-        raise _C.DTypeError(f"{op}: input is {input.dtype}; expected float32 or float64")
+        raise _C.DTypeError(f"{op}: input tensor must be either float or double dtype, but is {input.dtype}")
     if isinstance(q, Tensor):
         if q.ndim > 1 or q.dtype is not input.dtype:
             raise _C.DTypeError(
-                f"{op}: q is {q.dtype} {list(q.shape)}; expected a number or a vector of {input.dtype}"
+                f"{op}: q tensor must be same dtype as the input tensor, {input.dtype}, and a number or a vector; "
+                f"it is {q.dtype} {list(q.shape)}"
             )
     ranks: Tensor = q if isinstance(q, Tensor) else ops.full((), float(q), dtype=input.dtype, device=input.device)
     given = held(ranks)
     if not given.is_meta and not bool(((given >= 0) & (given <= 1)).all().item()):
-        raise _C.ArgumentError(f"{op}: q = {given.tolist()}; expected numbers between 0 and 1")
+        raise _C.ArgumentError(f"{op}: q must be in the range [0, 1] but got {given.tolist()}")
     return ranks
 
 

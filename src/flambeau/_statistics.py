@@ -59,7 +59,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
                 [-1.,  1.]])
     """
     if input.ndim > 2 or input.dtype is _C.bool:
-        raise _C.ShapeError(f"cov: input is {input.dtype} {list(input.shape)}; expected numbers with at most two axes")
+        raise _C.ShapeError(f"cov: expected input to have two or fewer dimensions, of numbers, but got {input.dtype} {list(input.shape)}")
     x = input.reshape(1, -1) if input.ndim < 2 else input
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(_C.get_default_dtype())

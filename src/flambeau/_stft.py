@@ -17,7 +17,9 @@ def _window(op: str, window: Tensor | None, n_fft: int, win_length: int | None, 
     if window is None:
         window = ops.ones((length,), dtype=like.dtype.to_real(), device=like.device)
     if tuple(window.shape) != (length,):
-        raise _C.ShapeError(f"{op}: window has shape {list(window.shape)}; expected [{length}], win_length points")
+        raise _C.ShapeError(
+            f"{op}: expected a 1D window tensor of size equal to win_length={length}, but got window with size {list(window.shape)}"
+        )
     left = (n_fft - length) // 2
     return (window if length == n_fft else ops.constant_pad(window, [left, n_fft - length - left])), length
 
@@ -86,7 +88,9 @@ def stft(
     factors, length = _window("stft", window, n_fft, win_length, signal)
     is_complex = signal.is_complex() or factors.is_complex()
     if return_complex is None and not is_complex:
-        raise _C.ArgumentError("stft: return_complex is not given for a real signal; expected True, or False for real and imaginary parts")
+        raise _C.ArgumentError(
+            "stft requires the return_complex parameter be given for real inputs: True, or False for real and imaginary parts"
+        )
     half = not is_complex if onesided is None else onesided
     if half and is_complex:
         raise _C.ArgumentError("stft: onesided = True for complex numbers, whose transform has no redundant half; expected False")
@@ -141,7 +145,7 @@ def istft(
     from flambeau import fft
 
     if not input.is_complex():
-        raise _C.DTypeError(f"istft: input is {input.dtype}; expected complex numbers (view_as_complex)")
+        raise _C.DTypeError(f"istft requires a complex-valued input tensor, but got {input.dtype} (view_as_complex)")
     frames, hop = _batch("istft", input, 2), _hop("istft", n_fft, hop_length)
     half = frames.shape[1] != n_fft if onesided is None else onesided
     entries = n_fft // 2 + 1 if half else n_fft

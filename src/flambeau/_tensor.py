@@ -288,7 +288,7 @@ def _iter(self: Tensor) -> Iterator[Tensor]:
 
 def _contains(self: Tensor, item: Any) -> bool:
     if not isinstance(item, (Tensor, int, float, bool, complex)):
-        raise _C.DTypeError(f"in: a {type(item).__name__} can not be searched for in a tensor; expected a number or a tensor")
+        raise _C.DTypeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(item)}")
     return bool((self == item).any().item())
 
 
@@ -340,8 +340,8 @@ def _returns_none(hook: Callable[[Tensor], None]) -> Callable[[Tensor], Any]:
         result: Any = hook(leaf)  # type: ignore[func-returns-value]
         if isinstance(result, Tensor) and result is not leaf:
             raise _C.AutogradError(
-                f"register_post_accumulate_grad_hook: the hook returned a tensor of shape {list(result.shape)}; expected None "
-                "(what it changes is the tensor's .grad)"
+                "register_post_accumulate_grad_hook: hooks should return None, "
+                f"but one returned a tensor of shape {list(result.shape)} (what it changes is the tensor's .grad)"
             )
         return result
 

@@ -71,21 +71,20 @@ class _Checks(NamedTuple):
         related = issubclass(plain[0], plain[1]) or issubclass(plain[1], plain[0])
         if plain[0] is plain[1] or (self.subclasses and related and bool not in kinds):
             return
-        names = " and ".join(f"{k.__module__}.{k.__qualname__}" for k in kinds)
         way_out = "make both tensors (as_tensor)" if self.subclasses else "expected one class, or allow_subclasses=True"
         if bool in kinds:
             way_out = "a bool is compared with a bool alone"
-        raise TypeError(f"assert_close: {names}; {way_out}")
+        raise TypeError(f"No comparison pair was able to handle inputs of type {kinds[0]} and {kinds[1]}; {way_out}")
 
     def of_tensors(self, a: Tensor, b: Tensor) -> None:
         if a.shape != b.shape:
-            raise AssertionError(f"shapes differ: {list(a.shape)} and {list(b.shape)}")
+            raise AssertionError(f"The values for attribute 'shape' do not match: {list(a.shape)} != {list(b.shape)}")
         if self.layout and a.layout != b.layout:
-            raise AssertionError(f"layouts differ: {a.layout} and {b.layout}")
+            raise AssertionError(f"The values for attribute 'layout' do not match: {a.layout} != {b.layout}")
         if self.device and a.device != b.device:
-            raise AssertionError(f"devices differ: {a.device} and {b.device}")
+            raise AssertionError(f"The values for attribute 'device' do not match: {a.device} != {b.device}")
         if self.dtype and a.dtype is not b.dtype:
-            raise AssertionError(f"types differ: {a.dtype} and {b.dtype}")
+            raise AssertionError(f"The values for attribute 'dtype' do not match: {a.dtype} != {b.dtype}")
         if a.layout == b.layout:
             sparse: list[Any] = [] if a.layout is strided else [a, b]
             stored = [t._nnz() for t in sparse]
@@ -107,11 +106,14 @@ def _compare(actual: Any, expected: Any, rtol: float | None, atol: float | None,
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if actual.keys() != expected.keys():
             apart = [sorted(map(repr, a.keys() - b.keys())) for a, b in ((actual, expected), (expected, actual))]
-            raise AssertionError(f"keys differ: only in the first [{', '.join(apart[0])}], only in the second [{', '.join(apart[1])}]")
+            raise AssertionError(
+                "The keys of the mappings do not match: "
+                f"only in the first [{', '.join(apart[0])}], only in the second [{', '.join(apart[1])}]"
+            )
         entries = [(k, actual[k], expected[k]) for k in actual]
     elif isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
         if len(actual) != len(expected):
-            raise AssertionError(f"lengths differ: {len(actual)} and {len(expected)}")
+            raise AssertionError(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}")
         entries = [(i, a, b) for i, (a, b) in enumerate(zip(actual, expected, strict=True))]
     if entries is not None:
         for key, a, b in entries:
@@ -129,7 +131,10 @@ def _compare(actual: Any, expected: Any, rtol: float | None, atol: float | None,
     a, b = (v if isinstance(v, Tensor) else _C.tensor_from(v, _WIDEST.get(type(v))) for v in (actual, expected))
     checks.of_tensors(a, b)
     if (rtol is None) != (atol is None):
-        raise ValueError("assert_close: give both rtol and atol, or neither")
+        raise ValueError(
+            "Both 'rtol' and 'atol' must be either specified or omitted, "
+            f"but got no {'rtol' if rtol is None else 'atol'}"
+        )
     if rtol is None or atol is None:
         pairs = [_TOLERANCES.get(t.dtype.name, (0.0, 0.0)) for t in (a, b)]
         rtol, atol = max(p[0] for p in pairs), max(p[1] for p in pairs)
@@ -143,8 +148,10 @@ def _compare(actual: Any, expected: Any, rtol: float | None, atol: float | None,
     if count:
         difference = ops.where(wrong, ops.abs(ops.sub(x, y)), 0.0).reshape(-1)
         worst = int(ops.argmax(difference).item())
+        kind = "Tensor-likes" if isinstance(actual, Tensor) else "Scalars"
         raise AssertionError(
-            f"{count} of {a.numel()} elements differ; the largest by {difference[worst].item():.3e} at flat index {worst}: "
+            f"{kind} are not {'close' if rtol or atol else 'equal'}! Mismatched elements: {count} / {a.numel()}; "
+            f"the largest difference is {difference[worst].item():.3e} at flat index {worst}: "
             f"{x.reshape(-1)[worst].item()} and {y.reshape(-1)[worst].item()} (rtol {rtol}, atol {atol})"
         )
 

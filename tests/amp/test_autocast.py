@@ -138,7 +138,7 @@ def test_devices():
         assert fl.is_autocast_enabled("cpu")
     with pytest.raises(RuntimeError, match="device_type = 'toaster'"):
         fl.autocast("toaster")
-    with pytest.raises(ValueError, match="expected a str"):
+    with pytest.raises(ValueError, match="Expected `device_type` of type `str`"):
         fl.autocast(fl.bfloat16)
 
 

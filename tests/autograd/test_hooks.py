@@ -153,7 +153,7 @@ def test_post_accumulate_hook_returns_nothing_new():
     (x * 3).backward()
     handle.remove()
     x.register_post_accumulate_grad_hook(lambda t: t.grad * 2)
-    with pytest.raises(RuntimeError, match=r"returned a tensor of shape \[.*\]; expected None"):
+    with pytest.raises(RuntimeError, match="hooks should return None"):
         (x * 3).backward()
 
 

@@ -632,7 +632,7 @@ def test_asarray_of_a_buffer(copy, want):
 def test_asarray_reads_a_buffer_as_bytes_of_the_type_asked_for():
     assert fl.asarray(bytearray(b"abc"), dtype=fl.uint8).tolist() == [97, 98, 99]
     assert fl.asarray(array.array("f", [1.0])).tolist() == [1.0]
-    with pytest.raises(ValueError, match="3 bytes are no multiple of the element size 4"):
+    with pytest.raises(ValueError, match=r"buffer length \(3 bytes\) after offset"):
         fl.asarray(bytearray(b"abc"))
 
 
@@ -659,7 +659,7 @@ def test_float_means_float64_where_results_are_floats(make):
 def test_limits_of_types_of_python():
     assert fl.finfo(float).eps == fl.finfo(complex).eps == 2.0**-52 and fl.iinfo(int).max == 2**63 - 1
     assert fl.can_cast(int, float) and not fl.can_cast(complex, fl.float32) and fl.can_cast(bool, int)
-    with pytest.raises(TypeError, match="iinfo: flambeau.float64 is no integer type"):
+    with pytest.raises(TypeError, match=r"iinfo\(\) requires an integer input type"):
         fl.iinfo(float)
 
 

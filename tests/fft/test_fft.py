@@ -119,9 +119,9 @@ def test_out():
     x = fl.ones(4)
     out = fl.empty(0, dtype=fl.complex64)
     assert fl.fft.fft(x, out=out) is out and out.tolist() == [4, 0, 0, 0]
-    with pytest.raises(TypeError, match="the result is flambeau.complex64, out is flambeau.float32"):
+    with pytest.raises(TypeError, match=r"result type flambeau\.complex64 can't be cast to the desired output type flambeau\.float32"):
         fl.fft.fft(x, out=fl.empty(4))
-    with pytest.raises(RuntimeError, match="records no gradient"):
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
         fl.fft.fft(fl.ones(4, requires_grad=True), out=out)
 
 
@@ -140,18 +140,18 @@ def test_frequencies_are_computed_in_the_type_of_out(name):
 
 
 REFUSED = [
-    (lambda: fl.fft.fft(fl.ones(3), norm="no"), ValueError, "norm = 'no'; expected 'backward'"),
-    (lambda: fl.fft.fft(fl.ones(3), n=0), ValueError, "0 points along axis 0"),
-    (lambda: fl.fft.fft(fl.ones(3, 0)), ValueError, "0 points along axis 1"),
+    (lambda: fl.fft.fft(fl.ones(3), norm="no"), ValueError, "Invalid normalization mode"),
+    (lambda: fl.fft.fft(fl.ones(3), n=0), ValueError, "Invalid number of data points"),
+    (lambda: fl.fft.fft(fl.ones(3, 0)), ValueError, "Invalid number of data points"),
     (lambda: fl.fft.fft(fl.ones(())), IndexError, "no axis to transform"),
     (lambda: fl.fft.fft(fl.ones(3), dim=1), IndexError, "dim = 1, but input has shape"),
     (lambda: fl.fft.fftn(fl.ones(3, 3), dim=(0, -2)), ValueError, "names an axis twice"),
     (lambda: fl.fft.fftn(fl.ones(3, 3), s=(2, 2, 2)), ValueError, "expected at most 2 sizes"),
-    (lambda: fl.fft.fftn(fl.ones(3, 3), s=(2,), dim=(0, 1)), ValueError, "one size per axis"),
-    (lambda: fl.fft.rfft(fl.ones(3, dtype=fl.complex64)), TypeError, "expected real numbers"),
-    (lambda: fl.fft.ihfft(fl.ones(3, dtype=fl.complex64)), TypeError, "expected real numbers"),
+    (lambda: fl.fft.fftn(fl.ones(3, 3), s=(2,), dim=(0, 1)), ValueError, "When given, dim and shape arguments must have the same length"),
+    (lambda: fl.fft.rfft(fl.ones(3, dtype=fl.complex64)), TypeError, r"fft expects a real input tensor, but got flambeau\.complex64"),
+    (lambda: fl.fft.ihfft(fl.ones(3, dtype=fl.complex64)), TypeError, r"fft expects a real input tensor, but got flambeau\.complex64"),
     (lambda: fl.fft.fft(fl.ones(3).half()), TypeError, "input is flambeau.float16"),
-    (lambda: fl.fft.irfft(fl.ones(1)), ValueError, "irfft: 0 points"),
+    (lambda: fl.fft.irfft(fl.ones(1)), ValueError, "Invalid number of data points"),
     (lambda: fl.fft.fft([1.0]), TypeError, "input is a list"),
     (lambda: fl.fft.fftfreq(0), ValueError, "at least 1 point"),
     (lambda: fl.fft.fftfreq(4, dtype=fl.int32), fl.DTypeError, "fftfreq: dtype = .*int32; expected a floating point"),
@@ -238,14 +238,14 @@ def test_gradients_of_windows():
 @pytest.mark.parametrize(
     "call, kind, text",
     [
-        (lambda: fl.stft(fl.ones(8), 4), ValueError, "return_complex is not given"),
-        (lambda: fl.stft(fl.ones(8), 4, window=fl.ones(3), return_complex=True), ValueError, r"window has shape \[3\]"),
+        (lambda: fl.stft(fl.ones(8), 4), ValueError, "stft requires the return_complex parameter be given for real inputs"),
+        (lambda: fl.stft(fl.ones(8), 4, window=fl.ones(3), return_complex=True), ValueError, "expected a 1D window tensor of size equal to win_length=4"),
         (lambda: fl.stft(fl.ones(8), 4, 0, return_complex=True), ValueError, "hop_length = 0"),
         (lambda: fl.stft(fl.ones(8), 0, return_complex=True), ValueError, "n_fft = 0"),
         (lambda: fl.stft(fl.ones(3), 4, center=False, return_complex=True), ValueError, "fewer than n_fft"),
         (lambda: fl.stft(fl.ones(8).cfloat(), 4, onesided=True), ValueError, "no redundant half"),
         (lambda: fl.stft(fl.ones(2, 2, 8), 4, return_complex=True), ValueError, "expected 1 axes"),
-        (lambda: fl.istft(fl.ones(3, 4), 4), TypeError, "expected complex"),
+        (lambda: fl.istft(fl.ones(3, 4), 4), TypeError, "istft requires a complex-valued input tensor"),
         (lambda: fl.istft(fl.ones(4, 4).cfloat(), 8), ValueError, "expected 5 frequencies"),
         (lambda: fl.istft(fl.ones(3, 4).cfloat(), 4, 4, window=fl.tensor([0.0, 1, 1, 0])), ValueError, "cover every point"),
     ],
@@ -263,7 +263,7 @@ def test_one_size_may_be_a_number(name):
     if name.endswith("n"):
         assert_near(transform(x, 4), transform(x, (4,)).numpy())
     else:
-        with pytest.raises(ValueError, match=r"s = \[4\], dim = \[-2, -1\]; expected one size per axis"):
+        with pytest.raises(ValueError, match=r"fft2: When given, dim and shape arguments must have the same length: s = \[4\], dim = \[-2, -1\]"):
             transform(x, 4)
 
 

@@ -294,7 +294,7 @@ DRAWS = {
 @pytest.mark.parametrize("name", DRAWS)
 def test_draws(name):
     f, x = DRAWS[name], fl.ones(3, 50)
-    with pytest.raises(RuntimeError, match="randomness='error' refuses"):
+    with pytest.raises(RuntimeError, match="called random operation while in randomness error mode"):
         vmap(f)(x)
     one, two, three = vmap(f, randomness="same")(x)
     assert (one == two).all()
@@ -335,14 +335,14 @@ ERRORS = [
     (lambda x: vmap(lambda a: a.sum().backward())(x), fl.AutogradError, r"backward\(\) inside of the function"),
     (lambda x: vmap(lambda a: nn.Parameter(a))(x), TypeError, "data stands for a value inside of vmap"),
     (lambda x: vmap(lambda a: fl.tensor([a[0], a[1]]))(x), fl.DeviceError, "a meta tensor has no data"),
-    (lambda x: vmap(lambda a: 1.0)(x), ValueError, "the function returned a float"),
-    (lambda x: vmap(lambda a, b: a)(x, fl.ones(5)), ValueError, "the arguments have 4, 5 samples"),
-    (lambda x: vmap(lambda a: a, in_dims=2)(x), ValueError, r"in_dims has 2 for a tensor of shape \[4, 3\]"),
+    (lambda x: vmap(lambda a: 1.0)(x), ValueError, "must only return Tensors, got type float"),
+    (lambda x: vmap(lambda a, b: a)(x, fl.ones(5)), ValueError, "Expected all tensors to have the same size in the mapped dimension"),
+    (lambda x: vmap(lambda a: a, in_dims=2)(x), ValueError, "Got in_dim=2 for some input"),
     (lambda x: vmap(lambda a: a, in_dims=None)(x), ValueError, "in_dims = None; expected an int"),
     (lambda x: vmap(lambda a, b: a, in_dims=(None, None))(x, x), ValueError, "no argument is mapped over"),
     (lambda x: vmap(lambda a, b: a, in_dims=(0, 0, 0))(x, x), ValueError, "does not fit a tuple of 2"),
     (lambda x: vmap(lambda a, b: a, in_dims=0)(x, 2.0), ValueError, "maps over a float; expected None"),
-    (lambda x: vmap(lambda a: a)(fl.tensor(1.0)), ValueError, r"in_dims has 0 for a tensor of shape \[\]; expected None"),
+    (lambda x: vmap(lambda a: a)(fl.tensor(1.0)), ValueError, "Got in_dim=0 for some input"),
     (lambda x: vmap(lambda: 1)(), ValueError, "there are no positional arguments"),
     (lambda x: vmap(lambda a: a, out_dims=None)(x), ValueError, "out_dims has None for a result that differs"),
     (lambda x: vmap(lambda a: a, out_dims=2)(x), IndexError, "out_dims has 2, but a result has 2 axes"),
@@ -351,7 +351,7 @@ ERRORS = [
     (lambda x: vmap(lambda a: a, in_dims=True)(x), TypeError, "in_dims has True"),
     (lambda x: vmap(lambda a: a, chunk_size="2")(x), TypeError, "chunk_size = '2'"),
     (lambda x: vmap(lambda a: a, out_dims=(0, 0))(x), ValueError, "out_dims"),
-    (lambda x: vmap(lambda a: a, randomness="some")(x), RuntimeError, "randomness = 'some'"),
+    (lambda x: vmap(lambda a: a, randomness="some")(x), RuntimeError, "Only allowed values for randomness are 'error'"),
     (lambda x: vmap(lambda a: a, chunk_size=0)(x), ValueError, "chunk_size = 0"),
     (lambda x: vmap(lambda a: a, chunk_size=2)(x[0, :1].expand(2**58)), ValueError, "fewer than 2.31 chunks"),
     (lambda x: vmap(lambda a: a.sum(1))(x), IndexError, "sum: dim = 1, but a sample has 1 axes"),
@@ -560,7 +560,7 @@ def test_containers_that_add_the_axis_themselves():
     a, b = fl.arange(6.0).view(2, 3), fl.ones(2, 3)
     found = vmap(lambda pair, x: Pair(pair.a.sum() + x, pair.b * 2, []), in_dims=(0, None))(Pair(a, b, [2]), fl.tensor(1.0))
     assert found.batch_size == [2] and found.a.tolist() == [4, 13] and found.b.tolist() == [[2, 2, 2]] * 2
-    with pytest.raises(ValueError, match=r"in_dims has 1 for a Pair of shape \[2\]"):
+    with pytest.raises(ValueError, match="Got in_dim=1 for some input"):
         vmap(lambda pair: pair.a, in_dims=1)(Pair(a, b, [2]))
     with pytest.raises(NotImplementedError, match="chunk_size = 1 with a container"):
         vmap(lambda pair: pair.a, chunk_size=1)(Pair(a, b, [2]))
@@ -623,5 +623,5 @@ def test_a_number_of_each_sample_fills_its_tensor():
 def test_results_that_are_no_tensors():
     y, name = vmap(lambda v: (2 * v, "twice"), out_dims=(0, None))(fl.ones(3))
     assert name == "twice" and y.tolist() == [2.0] * 3
-    with pytest.raises(TypeError, match="the function returned a str; expected tensors"):
+    with pytest.raises(TypeError, match="the function must only return Tensors"):
         vmap(lambda v: (v, "twice"))(fl.ones(3))

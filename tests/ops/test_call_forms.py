@@ -112,7 +112,7 @@ def test_meshgrid_of_unequal_lengths():
 
 
 def test_meshgrid_of_matrices_is_refused():
-    with pytest.raises(RuntimeError, match=r"meshgrid: tensors\[1\] has shape \[2, 2\]; expected tensors of one axis or none"):
+    with pytest.raises(RuntimeError, match=r"Expected 0D or 1D tensor in the tensor list but got tensors\[1\] of shape \[2"):
         fl.meshgrid(fl.arange(3), fl.ones(2, 2), indexing="ij")
     assert fl.meshgrid(fl.tensor(3), fl.arange(2), indexing="ij")[0].tolist() == [[3, 3]]
 

@@ -80,13 +80,13 @@ def test_tensordot_takes_a_tensor_of_dims():
 @pytest.mark.parametrize(
     "dims, kind, says",
     [
-        (3, ValueError, r"dims = 3, but a has shape \[2, 3\] and b \[3, 2\]"),
-        (-1, ValueError, "dims = -1"),
+        (3, ValueError, "tensordot expects dims < ndim_a or ndim_b"),
+        (-1, ValueError, "tensordot expects dims >= 0"),
         (([2], [0]), IndexError, "axis = 2, but a has shape"),
         (([0], [-3]), IndexError, "axis = -3, but b has shape"),
         (([0, 1], [0]), ValueError, "2 axes of a and 1 of b"),
         (([1, 1], [0, 0]), ValueError, "repeated"),
-        (([0], [0]), fl.ShapeError, "different sizes"),
+        (([0], [0]), fl.ShapeError, "contracted dimensions need to match"),
     ],
     ids=str,
 )

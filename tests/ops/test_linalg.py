@@ -274,13 +274,13 @@ ERRORS = [
     (lambda: linalg.lu_factor(fl.eye(2), pivot=False), ValueError, "pivot = False; expected True"),
     (lambda: linalg.lu_solve(fl.eye(2), fl.tensor([1, 9], dtype=fl.int32), fl.eye(2)), ValueError, "pivots have 9; expected rows from 1 to 2"),
     (lambda: linalg.lu_solve(fl.eye(2), fl.tensor([1, 2]), fl.eye(2)), fl.ShapeError, r"pivots are int64 \[2\]"),
-    (lambda: linalg.matrix_norm(fl.eye(2), 3), ValueError, "ord = 3; expected 'fro'"),
+    (lambda: linalg.matrix_norm(fl.eye(2), 3), ValueError, "Order 3 not supported"),
     (lambda: linalg.matrix_norm(fl.eye(2), dim=(0, 0)), ValueError, "expected two different axes"),
     (lambda: linalg.matrix_norm(fl.eye(2), dim=(0, 2)), IndexError, "an axis of dim = 2, but A has shape"),
-    (lambda: linalg.norm(fl.ones(2, 2, 2), 2), fl.ShapeError, "expected one or two axes where ord is given"),
+    (lambda: linalg.norm(fl.ones(2, 2, 2), 2), fl.ShapeError, "If dim is not specified but ord is"),
     (lambda: linalg.cond(fl.eye(2), 3), ValueError, "p = 3; expected None"),
-    (lambda: linalg.multi_dot([fl.eye(2)]), ValueError, "1 tensors; expected at least two"),
-    (lambda: linalg.multi_dot([fl.eye(2), fl.ones(3, 2)]), fl.ShapeError, "as many columns as the next has rows"),
+    (lambda: linalg.multi_dot([fl.eye(2)]), ValueError, "expected at least 2 tensors but got 1"),
+    (lambda: linalg.multi_dot([fl.eye(2), fl.ones(3, 2)]), fl.ShapeError, r"tensors 0 and 1 with shapes \[2"),
     (lambda: linalg.matrix_power(fl.ones(2, 3), 2), fl.ShapeError, "expected square matrices"),
     (lambda: linalg.matrix_power(fl.eye(2), 1.5), TypeError, "n = 1.5; expected an int"),
     (lambda: linalg.svd(fl.eye(2), driver="gesvd"), ValueError, "expected None, as drivers are CUDA's"),
@@ -426,11 +426,11 @@ def test_out():
     near(q @ r, a, 10)
     with pytest.warns(UserWarning, match=r"out has shape \[2\] and is resized to \[3, 3\]"):
         linalg.inv(fl.tensor(a), out=fl.empty(2, dtype=fl.float64))
-    with pytest.raises(fl.DTypeError, match="the result is flambeau.float64, out is flambeau.int64"):
+    with pytest.raises(fl.DTypeError, match=r"result type flambeau\.float64 can't be cast to the desired output type flambeau\.int64"):
         linalg.det(fl.tensor(a), out=fl.empty((), dtype=fl.int64))
     with pytest.raises(TypeError, match="expected a tuple of 2 tensors"):
         linalg.qr(fl.tensor(a), out=q)
-    with pytest.raises(fl.AutogradError, match="out= records no gradient"):
+    with pytest.raises(fl.AutogradError, match="don't support automatic differentiation"):
         linalg.inv(fl.tensor(a).requires_grad_(), out=out)
     kept = out.tolist()
     with pytest.raises(linalg.LinAlgError):

@@ -323,7 +323,7 @@ ERRORS = [
     (lambda: linalg.eigh(NAN), linalg.LinAlgError, r"linalg.eigh: \(Batch element 0\): The algorithm failed to converge"),
     (lambda: linalg.svd(NAN), linalg.LinAlgError, "linalg.svd: .*failed to converge"),
     (lambda: linalg.eig(NAN[0].real), linalg.LinAlgError, "linalg.eig: The algorithm failed to converge"),
-    (lambda: linalg.eig(fl.ones(2, 3)), fl.ShapeError, r"linalg.eig: A has shape \[2, 3\]; expected square matrices"),
+    (lambda: linalg.eig(fl.ones(2, 3)), fl.ShapeError, "A must be batches of square matrices"),
     (lambda: linalg.eigvals(fl.ones(2)), fl.ShapeError, r"linalg.eigvals: A has shape \[2\]"),
     (lambda: linalg.eig(fl.ones(2, 2, dtype=fl.int64)), fl.DTypeError, "A is flambeau.int64; expected float32, float64, complex64"),
     (lambda: linalg.eig([1]), TypeError, "A is a list; expected a Tensor"),

@@ -73,10 +73,10 @@ def test_range_counts_in_the_type_of_out(dtype):
 @pytest.mark.parametrize(
     "call, error, match",
     [
-        (lambda: fl.sqrt(fl.tensor(X), out=fl.empty(2, 2, dtype=fl.int64)), fl.DTypeError, r"sqrt: the result is flambeau.float32, out is flambeau.int64"),
+        (lambda: fl.sqrt(fl.tensor(X), out=fl.empty(2, 2, dtype=fl.int64)), fl.DTypeError, r"result type flambeau\.float32 can't be cast to the desired output type flambeau\.int64"),
         (lambda: fl.add(fl.tensor(X), 1, out=[1.0]), TypeError, "add: out = list; expected a tensor"),
         (lambda: fl.max(fl.tensor(X), 1, out=fl.empty(2)), TypeError, "max: out = Tensor; expected a tuple of 2 tensors"),
-        (lambda: fl.add(fl.tensor(X, requires_grad=True), 1, out=fl.empty(2, 2)), fl.AutogradError, "out= records no gradient"),
+        (lambda: fl.add(fl.tensor(X, requires_grad=True), 1, out=fl.empty(2, 2)), fl.AutogradError, r"add\(\): functions with out=\.\.\. arguments don't support automatic differentiation"),
     ],
 )
 def test_refused(call, error, match):

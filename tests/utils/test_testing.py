@@ -34,7 +34,7 @@ def test_options():
 def test_the_older_comparison():
     with pytest.warns(FutureWarning, match="assert_close"):
         assert_allclose(fl.tensor([1.0, float("nan")]), [1.0, float("nan")])
-    with pytest.warns(FutureWarning), pytest.raises(AssertionError, match="1 of 1 elements differ"):
+    with pytest.warns(FutureWarning), pytest.raises(AssertionError, match="Tensor-likes are not close! Mismatched elements"):
         assert_allclose(fl.tensor([1.0]), [1.1])
 
 
@@ -86,11 +86,11 @@ def test_modules_without_initial_values():
 def test_assert_close_goes_through_mappings_and_names_the_entry():
     a = {"w": fl.ones(2), "b": [fl.zeros(1), 3.0]}
     fl.testing.assert_close(a, {"b": (fl.zeros(1), 3.0), "w": fl.ones(2)})
-    with pytest.raises(AssertionError, match=r"\['b'\]: \[1\]: 1 of 1 elements differ"):
+    with pytest.raises(AssertionError, match=r"\['b'\]: \[1\]: Scalars are not close! Mismatched elements"):
         fl.testing.assert_close(a, {"w": fl.ones(2), "b": [fl.zeros(1), 4.0]})
     with pytest.raises(AssertionError, match=r"only in the first \['b'\], only in the second \['c'\]"):
         fl.testing.assert_close(a, {"w": fl.ones(2), "c": 1})
-    with pytest.raises(AssertionError, match="^told: shapes differ"):
+    with pytest.raises(AssertionError, match="^told: The values for attribute 'shape' do not match"):
         fl.testing.assert_close(fl.ones(2), fl.ones(3), msg=lambda text: f"told: {text}")
     x = fl.ones(2, 3)
     fl.testing.assert_close(x, fl.ones(3, 2).t())
@@ -104,17 +104,17 @@ def test_classes_are_compared_where_subclasses_are_not_allowed():
     assert_close([1, True], [1, True], allow_subclasses=False)
     assert_close(1, 1.0, allow_subclasses=False, check_dtype=False)
     assert_close([b], (b.clone(),), allow_subclasses=False)
-    with pytest.raises(TypeError, match="Parameter and flambeau.*Tensor; expected one class, or allow_subclasses=True"):
+    with pytest.raises(TypeError, match=r"No comparison pair was able to handle inputs of type <class 'flambeau\.nn\.parameter\.Parameter'> and <class 'flambeau\.Tensor'>"):
         assert_close({"a": a}, {"a": b}, allow_subclasses=False)
 
 
 def test_devices_are_compared():
     a, meta = fl.ones(2), fl.ones(2, device="meta")
-    with pytest.raises(AssertionError, match="devices differ: cpu and meta"):
+    with pytest.raises(AssertionError, match="The values for attribute 'device' do not match"):
         assert_close(a, meta)
     assert_close(a, meta, check_device=False)
     assert_close(meta, meta)
-    with pytest.raises(AssertionError, match="shapes differ"):
+    with pytest.raises(AssertionError, match="The values for attribute 'shape' do not match"):
         assert_close(fl.ones(3), meta, check_device=False)
 
 
@@ -123,10 +123,10 @@ def test_layouts_are_compared():
     sparse, rows = dense.to_sparse(), dense.to_sparse_csr()
     for x in (sparse, rows):
         assert_close(x, x)
-        with pytest.raises(AssertionError, match="layouts differ"):
+        with pytest.raises(AssertionError, match=r"The values for attribute 'layout' do not match: flambeau"):
             assert_close(x, dense)
         assert_close(x, dense, check_layout=False, check_stride=True)
-        with pytest.raises(AssertionError, match="1 of 9 elements differ"):
+        with pytest.raises(AssertionError, match="Tensor-likes are not close! Mismatched elements: 1 / 9"):
             assert_close(x, fl.diag(fl.tensor([1.0, 2.0, 1.0])), check_layout=False)
     assert_close(rows, sparse, check_layout=False)
     with pytest.raises(AssertionError, match="numbers of elements that are stored differ: 3 and 2"):
@@ -148,5 +148,5 @@ def test_numbers_are_compared_as_wide_as_they_are():
         with pytest.raises(TypeError, match="a bool is compared with a bool alone"):
             check(a, b, check_dtype=False)
     dense = fl.eye(2)
-    with pytest.raises(AssertionError, match="layouts differ"):
+    with pytest.raises(AssertionError, match=r"The values for attribute 'layout' do not match: flambeau"):
         check(dense, dense.to_sparse(), allow_subclasses=False)

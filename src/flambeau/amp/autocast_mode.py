@@ -47,7 +47,7 @@ _of_thread = threading.local()  # has the type that is wanted of GPUs
 
 def _device(op: str, device_type: Any) -> str:
     if not isinstance(device_type, str):
-        raise ValueError(f"{op}: device_type is a {type(device_type).__name__}; expected a str, 'cpu'")
+        raise ValueError(f"{op}: Expected `device_type` of type `str`, got: `{type(device_type)}`")
     if device_type not in ("cpu", "cuda"):
         raise RuntimeError(f"{op}: device_type = {device_type!r}; expected 'cpu' (or 'cuda', which is switched off in this build)")
     return device_type

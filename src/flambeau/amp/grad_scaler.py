@@ -72,9 +72,9 @@ class GradScaler:
             warn("GradScaler: there is no CUDA in this build; it is switched off")
             self._enabled = False
         if not growth_factor > 1.0:
-            raise AssertedValueError(f"GradScaler: growth_factor = {growth_factor}; expected a number above 1")
+            raise AssertedValueError(f"GradScaler: The growth factor must be > 1.0: growth_factor = {growth_factor}")
         if not backoff_factor < 1.0:
-            raise AssertedValueError(f"GradScaler: backoff_factor = {backoff_factor}; expected a number below 1")
+            raise AssertedValueError(f"GradScaler: The backoff factor must be < 1.0: backoff_factor = {backoff_factor}")
         self._scale = float(init_scale)
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
@@ -93,7 +93,10 @@ class GradScaler:
 
     def _fl_begun(self, name: str) -> None:
         if not self._scaling:
-            raise AssertedRuntimeError(f"GradScaler.{name}: nothing was scaled; expected scale(loss) before the backward pass")
+            raise AssertedRuntimeError(
+                f"GradScaler.{name}: Attempted {name} but _scale is None, since nothing was scaled; "
+                "expected scale(loss) before the backward pass"
+            )
 
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of the optimizer's parameters by the scale, and notes whether all are finite.
@@ -114,7 +117,9 @@ class GradScaler:
             raise RuntimeError("unscale_() is being called after step()")
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if any(g.dtype == _C.float16 for g in grads):
-            raise ValueError("unscale_: a gradient is float16; keep the parameters in float32 and use autocast instead of half()")
+            raise ValueError(
+                "Attempting to unscale FP16 gradients (float16): keep the parameters in float32 and use autocast instead of half()"
+            )
         inverse = 1.0 / self._scale
         found = False
         with no_grad():
@@ -147,7 +152,10 @@ class GradScaler:
         if stage is OptState.READY:
             self.unscale_(optimizer)
         if id(optimizer) not in self._found_inf:
-            raise AssertedRuntimeError("GradScaler.step: no parameter of the optimizer has a gradient; expected backward() before")
+            raise AssertedRuntimeError(
+                "GradScaler.step: No inf checks were recorded for this optimizer: no parameter of it has a gradient; "
+                "expected backward() before"
+            )
         result = None if self._found_inf[id(optimizer)] else optimizer.step(*args, **kwargs)
         self._stages[id(optimizer)] = OptState.STEPPED
         return result
@@ -238,7 +246,7 @@ class GradScaler:
         if not self._enabled:
             return
         if not state_dict:
-            raise RuntimeError("load_state_dict: the state is empty; expected that of a GradScaler that was enabled")
+            raise RuntimeError("load_state_dict: The source state dict is empty; expected that of a GradScaler that was enabled")
         self._scale = float(state_dict["scale"])
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]

@@ -131,7 +131,7 @@ def grad(
     roots, wanted = tensors_of(outputs, "grad", "outputs"), tensors_of(inputs, "grad", "inputs")
     if not wanted:
         raise _C.AutogradError(
-            "grad: inputs is empty; expected at least one tensor (`inputs` cannot be empty); backward() fills the .grad of all leaves"
+            "grad requires non-empty inputs: `inputs` argument to `grad()` cannot be empty; backward() fills the .grad of all leaves"
         )
     grads = [None] * len(roots) if grad_outputs is None else tensors_of(grad_outputs, "grad", "grad_outputs")
     retain = create_graph if retain_graph is None else retain_graph

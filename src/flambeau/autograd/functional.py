@@ -252,10 +252,10 @@ def _scalar(op: str, func: Callable[..., Any]) -> Callable[..., Tensor]:
         y = func(*inputs)
         if not isinstance(y, Tensor):
             kind = type(y).__name__
-            raise RefusedTypeError(f"{op}: func gave a {kind} (The function given to {op} should return a single Tensor of one element)")
+            raise RefusedTypeError(f"The function given to {op} should return a single Tensor of one element, got a {kind}")
         if y.numel() != 1:
             shape = list(y.shape)
-            raise RuntimeError(f"{op}: func gave a tensor of shape {shape} (the function given to {op} should contain a single element)")
+            raise RuntimeError(f"The Tensor returned by the function given to {op} should contain a single element, got shape {shape}")
         return y
 
     return checked

@@ -50,4 +50,5 @@ def one_given(name: str, probs: Any, logits: Any) -> None:
         ValueError: both of probs and logits are given, or neither.
     """
     if (probs is None) == (logits is None):
-        raise ValueError(f"{name}: got {'neither probs nor' if probs is None else 'both probs and'} logits; expected one of them")
+        given = "neither" if probs is None else "both"
+        raise ValueError(f"{name}: Either `probs` or `logits` must be specified, but not both; got {given}")

@@ -125,7 +125,9 @@ class _Parts(Transform):
 
     def _fl_set_parts(self, tseq: Sequence[Transform], dim: int) -> None:
         if not all(isinstance(t, Transform) for t in tseq):
-            raise AssertionError(f"{type(self).__name__}: got {[type(t).__name__ for t in tseq]}; expected transforms alone")
+            raise AssertionError(
+                f"{type(self).__name__}: All elements of tseq must be Transform instances, got {[type(t).__name__ for t in tseq]}"
+            )
         self.transforms = [t.with_cache(self._cache_size) for t in tseq] if self._cache_size else list(tseq)
         self.dim = dim
 

@@ -34,7 +34,7 @@ class Categorical(ProbsOrLogits, Distribution):
         assert given is not None  # one of them is
         key = "logits" if probs is None else "probs"
         if checked_tensor("Categorical", key, given).ndim < 1:
-            raise ValueError(f"Categorical: {key} has no axis; expected at least one")
+            raise ValueError(f"Categorical: `{key}` parameter must be at least one-dimensional")
         if probs is not None:
             self.probs = probs / probs.sum(-1, keepdim=True)
         else:

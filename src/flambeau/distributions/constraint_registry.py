@@ -52,7 +52,9 @@ class ConstraintRegistry:
         """
         factory = self._registry.get(type(constraint))
         if factory is None:
-            raise NotImplementedError(f"no transform to constraints {type(constraint).__name__} is known; register one")
+            raise NotImplementedError(
+                f"Cannot transform {type(constraint).__name__} constraints: no transform to them is known; register one"
+            )
         return factory(constraint)
 
 

@@ -80,7 +80,7 @@ class _Dependent(Constraint):
         )
 
     def check(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        raise ValueError("check: the constraint depends on other variables; ask the one of an instance")
+        raise ValueError("Cannot determine validity of dependent constraint, which depends on other variables; ask the one of an instance")
 
 
 def is_dependent(constraint: Any) -> bool:

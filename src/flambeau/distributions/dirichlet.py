@@ -29,7 +29,7 @@ class Dirichlet(ExponentialFamily):
 
     def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
         if checked_tensor("Dirichlet", "concentration", concentration).ndim < 1:
-            raise ValueError("Dirichlet: concentration has no axis; expected at least one")
+            raise ValueError("Dirichlet: `concentration` parameter must be at least one-dimensional")
         self.concentration = concentration
         super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
 

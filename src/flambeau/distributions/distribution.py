@@ -71,8 +71,8 @@ class Distribution:
             inside = constraint.check(value)
             if not all_true(inside):
                 raise ValueError(
-                    f"{type(self).__name__}: parameter {name} of shape {list(value.shape)} has values outside of {constraint!r}"
-                    f"{first_outside(name, value, inside)}; expected all inside, got {value}"
+                    f"{type(self).__name__}: Expected parameter {name} of shape {list(value.shape)} to satisfy the constraint "
+                    f"{constraint!r}, but found invalid values{first_outside(name, value, inside)}; got {value}"
                 )
 
     # ---------------------------------------------------------------- what a subclass defines
@@ -213,7 +213,7 @@ class Distribution:
         """Refuses values whose shape or elements are none of this distribution's draws."""
         name = type(self).__name__
         if not isinstance(value, Tensor):
-            raise ValueError(f"{name}: the value is a {type(value).__name__}; expected a Tensor")
+            raise ValueError(f"{name}: The value argument to log_prob must be a Tensor, got a {type(value).__name__}")
         event = tuple(self._event_shape)
         if tuple(value.shape[value.ndim - len(event) :]) != event:
             raise ValueError(f"{name}: the value has shape {list(value.shape)}; expected the last axes to be the event shape {list(event)}")
@@ -229,8 +229,8 @@ class Distribution:
         inside = support.check(value)
         if not all_true(inside):
             raise ValueError(
-                f"{name}: the value of shape {list(value.shape)} has elements outside of the support {support!r}"
-                f"{first_outside('value', value, inside)}; expected all inside, got {value}"
+                f"{name}: Expected value argument of shape {list(value.shape)} to be within the support ({support!r}), "
+                f"but found invalid values{first_outside('value', value, inside)}; got {value}"
             )
 
     def __repr__(self) -> str:

@@ -35,7 +35,7 @@ class Geometric(ProbsOrLogits, Distribution):
         self._fl_set_given(None if probs is None else given, given)
         super().__init__(given.size(), validate_args=validate_args)
         if self._validate_args and probs is not None and not bool((given > 0).all()):
-            raise ValueError(f"Geometric: probs = {given} has an element that is not above 0; expected 0 < probs <= 1")
+            raise ValueError(f"Geometric: Expected parameter probs to be positive, 0 < probs <= 1, but found invalid values: {given}")
 
     @property
     def mean(self) -> Tensor:

@@ -83,7 +83,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     kinds: tuple[Any, Any] = type(p), type(q)
     function = _lookup(*kinds)
     if function is None:
-        raise NotImplementedError(f"kl_divergence: none is known of a {type(p).__name__} and a {type(q).__name__}; register one")
+        raise NotImplementedError(f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}; register one")
     return function(p, q)
 
 

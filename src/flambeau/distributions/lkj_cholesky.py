@@ -40,7 +40,7 @@ class LKJCholesky(Distribution):
         if not isinstance(dim, (int, float)):
             raise TypeError(f"LKJCholesky: dim = {dim!r} is a {type(dim).__name__}; expected an int >= 2")
         if isinstance(dim, float) or dim < 2:
-            raise ValueError(f"LKJCholesky: dim = {dim}; expected an int of 2 or more")
+            raise ValueError(f"LKJCholesky: Expected dim to be an integer greater than or equal to 2. Found dim={dim}")
         self.dim = dim
         (self.concentration,) = broadcast_all(concentration)
         before = ops.arange(dim, dtype=self.concentration.dtype).sub(1).clamp(min=0)  # [dim]

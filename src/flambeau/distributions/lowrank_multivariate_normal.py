@@ -49,9 +49,9 @@ class LowRankMultivariateNormal(Distribution):
             checked_tensor(name, key, value)
         n = loc.shape[-1] if loc.ndim else 0
         if loc.ndim < 1:
-            raise ValueError(f"{name}: loc has no axis; expected at least one")
+            raise ValueError(f"{name}: loc must be at least one-dimensional")
         if cov_factor.ndim < 2 or cov_factor.shape[-2] != n:
-            raise ValueError(f"{name}: cov_factor has shape {list(cov_factor.shape)}; expected [.., {n}, m]")
+            raise ValueError(f"{name}: cov_factor must be a batch of matrices with shape {n} x m, got {list(cov_factor.shape)}")
         if cov_diag.ndim < 1 or cov_diag.shape[-1] != n:
             raise ValueError(f"{name}: cov_diag has shape {list(cov_diag.shape)}; expected [.., {n}]")
         try:

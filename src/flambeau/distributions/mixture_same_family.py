@@ -37,10 +37,14 @@ class MixtureSameFamily(Distribution):
 
     def __init__(self, mixture_distribution: Any, component_distribution: Any, validate_args: bool | None = None) -> None:
         if not isinstance(mixture_distribution, Categorical):
-            raise ValueError(f"MixtureSameFamily: mixture_distribution is a {type(mixture_distribution).__name__}; expected a Categorical")
+            raise ValueError(
+                "MixtureSameFamily: The Mixture distribution needs to be an instance of Categorical, "
+                f"got {type(mixture_distribution).__name__}"
+            )
         if not isinstance(component_distribution, Distribution):
             raise ValueError(
-                f"MixtureSameFamily: component_distribution is a {type(component_distribution).__name__}; expected a Distribution"
+                "MixtureSameFamily: The Component distribution needs to be an instance of Distribution, "
+                f"got {type(component_distribution).__name__}"
             )
         self._mixture_distribution = mixture_distribution
         self._component_distribution = component_distribution
@@ -55,7 +59,10 @@ class MixtureSameFamily(Distribution):
                 )
         count = mixture_distribution.logits.shape[-1]
         if count != batch[-1]:
-            raise ValueError(f"MixtureSameFamily: the mixture is over {count} components, but there are {batch[-1]}; expected as many")
+            raise ValueError(
+                f"MixtureSameFamily: `mixture_distribution component` ({count}) does not equal "
+                f"`component_distribution.batch_shape[-1]` ({batch[-1]})"
+            )
         self._num_component = count
         self._event_ndims = len(component_distribution.event_shape)
         super().__init__(batch[:-1], component_distribution.event_shape, validate_args=validate_args)

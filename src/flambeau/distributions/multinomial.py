@@ -31,7 +31,9 @@ class Multinomial(Distribution):
         self, total_count: int = 1, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
     ) -> None:
         if not isinstance(total_count, int):
-            raise NotImplementedError(f"Multinomial: total_count is a {type(total_count).__name__}; expected an int")
+            raise NotImplementedError(
+                f"Multinomial: inhomogeneous total_count is not supported: a {type(total_count).__name__}; expected an int"
+            )
         self.total_count = total_count
         self._categorical = Categorical(probs=probs, logits=logits)
         self._binomial = Binomial(total_count=total_count, probs=self.probs)

@@ -57,7 +57,7 @@ class MultivariateNormal(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         if checked_tensor("MultivariateNormal", "loc", loc).ndim < 1:
-            raise ValueError("MultivariateNormal: loc has no axis; expected at least one")
+            raise ValueError("MultivariateNormal: loc must be at least one-dimensional")
         name, matrix = one_matrix("MultivariateNormal", covariance_matrix, precision_matrix, scale_tril)
         batch = fl.broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))
         self.loc = loc.expand(size(batch, loc.shape[-1:]))
@@ -123,8 +123,10 @@ def one_matrix(name: str, covariance: Tensor | None, precision: Tensor | None, s
     every = {"covariance_matrix": covariance, "precision_matrix": precision, "scale_tril": scale_tril}
     given = [(key, value) for key, value in every.items() if value is not None]
     if len(given) != 1:
-        raise AssertedValueError(f"{name}: got {[key for key, _ in given]}; expected exactly one of {list(every)}")
+        raise AssertedValueError(
+            f"{name}: Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified, got {[key for key, _ in given]}"
+        )
     key, value = given[0]
     if checked_tensor(name, key, value).ndim < 2:
-        raise ValueError(f"{name}: {key} has shape {list(value.shape)}; expected [.., n, n]")
+        raise ValueError(f"{name}: {key} must be at least two-dimensional, [.., n, n], got shape {list(value.shape)}")
     return key, value

@@ -39,7 +39,7 @@ class TransformedDistribution(Distribution):
     def __init__(self, base_distribution: Any, transforms: Any, validate_args: bool | None = None) -> None:
         self.transforms = [transforms] if isinstance(transforms, Transform) else transforms
         if not isinstance(self.transforms, list) or not all(isinstance(t, Transform) for t in self.transforms):
-            raise ValueError(f"TransformedDistribution: transforms = {transforms!r}; expected a Transform or a list of them")
+            raise ValueError(f"TransformedDistribution: transforms must be a Transform or list, but was {transforms!r}")
         transform = ComposeTransform(self.transforms)
         if not hasattr(base_distribution, "batch_shape"):
             kind = type(base_distribution).__name__

@@ -73,7 +73,7 @@ class Wishart(ExponentialFamily):
         batch = fl.broadcast_shapes(tuple(matrix.shape[:-2]), tuple(df.shape))
         self.df = df.expand(batch)
         if bool((self.df <= n - 1).any()):
-            raise ValueError(f"Wishart: df = {df}; expected more than {n - 1} for matrices [{n}, {n}]")
+            raise ValueError(f"Wishart: Value of df={df} expected to be greater than ndim - 1 = {n - 1}")
         if bool((self.df < n).any()):
             warn(f"Wishart: df = {df} is below {n}: draws are likely to be singular")
         self.__dict__[name] = matrix.expand(size(batch, (n, n)))

@@ -16,7 +16,7 @@ def norm_of(op: str, norm: str | None) -> str:
     if norm is None:
         return "backward"
     if norm not in OTHER:
-        raise _C.ArgumentError(f"{op}: norm = '{norm}'; expected 'backward', 'ortho', 'forward' or None")
+        raise _C.ArgumentError(f'{op}: Invalid normalization mode: "{norm}"; expected backward, ortho, forward or None')
     return norm
 
 
@@ -31,7 +31,7 @@ def floating(op: str, x: Tensor, *, complex: bool = False, real: bool = False) -
     if x.dtype is _C.float32 and not complex:
         return x
     if real and x.is_complex():
-        raise _C.DTypeError(f"{op}: input is {x.dtype}; expected real numbers")
+        raise _C.DTypeError(f"{op} expects a real input tensor, but got {x.dtype}")
     if not x.is_complex() and not x.is_floating_point():
         x = x.to(_C.get_default_dtype())
     if x.dtype in (_C.float16, _C.bfloat16):
@@ -64,7 +64,7 @@ def axes_of(
             raise _C.ArgumentError(f"{op}: s = {sizes} for a tensor of shape {list(shape)}; expected at most {rank} sizes")
         given = list(range(rank - count, rank))
     if sizes is not None and len(sizes) != len(given):
-        raise _C.ArgumentError(f"{op}: s = {sizes}, dim = {given}; expected one size per axis")
+        raise _C.ArgumentError(f"{op}: When given, dim and shape arguments must have the same length: s = {sizes}, dim = {given}")
     for d in given:
         if not -rank <= d < rank:
             raise no_such_axis(op, "dim", d, shape, "input")
@@ -75,7 +75,9 @@ def axes_of(
     for v, d in zip(wanted, axes, strict=True):
         if (shape[d] if v is None else v) < 1:
             points = shape[d] if v is None else v
-            raise _C.ArgumentError(f"{op}: {points} points along axis {d} of shape {list(shape)}; expected at least 1")
+            raise _C.ArgumentError(
+                f"{op}: Invalid number of data points ({points}) specified, along axis {d} of shape {list(shape)}; expected at least 1"
+            )
     return axes, wanted
 
 

@@ -28,7 +28,10 @@ def c2r(op: str, x: Tensor, s: Any, dim: Any, norm: str) -> Tensor:
         raise _C.ShapeError(f"{op}: no axis to transform; expected at least one")
     n = sizes[-1] if sizes[-1] is not None else 2 * (x.shape[axes[-1]] - 1)
     if n < 1:
-        raise _C.ArgumentError(f"{op}: {n} points along axis {axes[-1]} of shape {list(x.shape)}; expected at least 1, or n=")
+        raise _C.ArgumentError(
+            f"{op}: Invalid number of data points ({n}) specified, along axis {axes[-1]} of shape {list(x.shape)}; "
+            "expected at least 1, or n="
+        )
     x = fitted(x, axes, [*sizes[:-1], n // 2 + 1])
     return applied(C2R, x, axes, norm, n)
 

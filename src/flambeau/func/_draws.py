@@ -50,7 +50,7 @@ def _draw(level: BatchLevel, name: str, args: Sequence[Any], kwargs: Mapping[str
         return call_of(name)(*args, **kwargs)
     if level.randomness == "error":
         raise RuntimeError(
-            f"vmap: {name} draws random numbers, which randomness='error' refuses; pass randomness='different' for numbers of its own "
+            f"vmap: called random operation while in randomness error mode: {name}; pass randomness='different' for numbers of its own "
             "for each sample, or 'same' for one draw that all samples share"
         )
     in_place = name.endswith("_")

@@ -61,7 +61,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     a_function("jvp", func)
     for what, value in (("primals", primals), ("tangents", tangents)):
         if not isinstance(value, tuple):
-            raise RefusedTypeError(f"jvp: {what} is a {type(value).__name__}; expected a tuple, (x,) for one tensor")
+            raise RefusedTypeError(f"jvp: Expected {what} to be a tuple, (x,) for one tensor, got {type(value).__name__}")
     leaves, build = flatten(primals)
     if not leaves:
         raise _C.ArgumentError("jvp: there are no primals; expected at least one tensor")

@@ -168,7 +168,7 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
         flambeau.Size([4, 3, 2])
     """
     if not models:
-        raise ArgumentError("stack_module_state: there are no models; expected at least one")
+        raise ArgumentError("stack_module_state: Expected at least one model, got 0")
     kinds = sorted({type(m).__name__ for m in models})
     if len({type(m) for m in models}) > 1:
         raise RefusedTypeError(f"stack_module_state: the models are {', '.join(kinds)}; expected one class")

@@ -106,10 +106,12 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
         with differentiating():
             value, aux = with_aux("grad", func(*inputs.args, **kwargs), has_aux)
             if not isinstance(value, Tensor):
-                raise RefusedTypeError(f"grad: the function returned a {type(value).__name__}; expected a tensor of shape []")
+                raise RefusedTypeError(f"grad: Expected f(*args) to return a Tensor of shape [], got {type(value).__name__}")
             if shape_of(value) != ():
                 got = f"the function returned shape {list(shape_of(value))}"
-                raise _C.ShapeError(f"grad: {got}; expected a number, shape [] (or use vjp or jacrev)")
+                raise _C.ShapeError(
+                    f"grad: Expected f(*args) to return a scalar Tensor, but {got}; expected shape [] (or use vjp or jacrev)"
+                )
             if dtype_of(value).is_complex:
                 raise _C.DTypeError(f"grad: the function returned a {dtype_of(value)} number; expected a real one (abs, real, or use vjp)")
             found = pullback([value], inputs.stands, [ops.ones_like(value)], inputs.keep, retain=has_aux)

@@ -113,9 +113,9 @@ def chosen(op: str, argnums: int | tuple[int, ...], args: Sequence[Any]) -> tupl
         raise ArgumentError(f"{op}: argnums = {argnums}; expected at least one position")
     for n in numbers:
         if isinstance(n, bool) or not isinstance(n, int):
-            raise RefusedTypeError(f"{op}: argnums = {argnums!r}; expected an int or a tuple of ints")
+            raise RefusedTypeError(f"{op}: argnums must be int or a tuple of ints, got: {argnums!r}")
         if not -len(args) <= n < len(args):
-            raise ArgumentError(f"{op}: argnums = {argnums}, but there are {len(args)} positional arguments")
+            raise ArgumentError(f"{op}: Got argnum={n}, but only {len(args)} positional inputs")
     positive = [n % len(args) for n in numbers]
     if len(set(positive)) != len(positive):
         raise ArgumentError(f"{op}: argnums = {argnums}; expected no position twice")

@@ -52,7 +52,7 @@ def vmap(
     """
     a_function("vmap", func)
     if randomness not in RANDOMNESS:
-        raise RuntimeError(f"vmap: randomness = {randomness!r}; expected 'error', 'different' or 'same'")
+        raise RuntimeError(f"vmap: Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
     if chunk_size is not None and (isinstance(chunk_size, bool) or not isinstance(chunk_size, (int, Integral)) or chunk_size < 1):
         raise RefusedTypeError(f"vmap: chunk_size = {chunk_size!r}; expected None or at least 1")
 
@@ -91,7 +91,9 @@ def _in_dims(in_dims: Any, args: Sequence[Any], leaves: Sequence[Any]) -> list[i
             if not -rank <= dim < rank:
                 expected = f"{-rank} <= dim <= {rank - 1}" if rank else "None"
                 kind = "tensor" if isinstance(leaf, Tensor) else type(leaf).__name__
-                raise ValueError(f"vmap: in_dims has {dim} for a {kind} of shape {list(_sizes(leaf))}; expected {expected}")
+                raise ValueError(
+                    f"vmap: Got in_dim={dim} for some input, but that input is a {kind} of shape {list(_sizes(leaf))}; expected {expected}"
+                )
             found.append(dim % rank)
     return found
 
@@ -101,7 +103,10 @@ def _batch_size(leaves: Sequence[Any], dims: Sequence[int | None]) -> int:
     if not sizes:
         raise ValueError("vmap: no argument is mapped over; expected an axis in in_dims for at least one tensor")
     if len(set(sizes)) > 1:
-        raise ValueError(f"vmap: the arguments have {', '.join(map(str, sizes))} samples along their in_dims; expected equal numbers")
+        raise ValueError(
+            "vmap: Expected all tensors to have the same size in the mapped dimension, "
+            f"got sizes {sizes} for the mapped dimension"
+        )
     return int(sizes[0])
 
 
@@ -146,7 +151,7 @@ class _Call:
             if not isinstance(result, Tensor) and not is_container(result) and dim is not None:
                 kind = type(result).__name__
                 expected = "tensors, or tuples, lists and dicts of them, and None in out_dims for anything else"
-                raise RefusedTypeError(f"vmap: the function returned a {kind}; expected {expected}")
+                raise RefusedTypeError(f"vmap: the function must only return Tensors, got type {kind}; expected {expected}")
         return [_outside(level, result, dim, size) for result, dim in zip(results, outs, strict=True)], build, outs
 
 

@@ -290,7 +290,7 @@ class Library:
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("DEF", "FRAGMENT", "IMPL"):
-            raise ValueError(f"Library: kind = {kind!r}; expected DEF, FRAGMENT or IMPL")
+            raise ValueError(f"Library: Unsupported kind: {kind}; expected DEF, FRAGMENT or IMPL")
         _check_name(f"{ns}::op")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._made: list[str] = []

@@ -71,6 +71,8 @@ class _Eig(OverLeadingAxes):
 def _check(op: str, A: Tensor) -> None:
     check_tensors(op, A=A)
     if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
+        if A.ndim >= 2:
+            raise _C.ShapeError(f"{op}: A must be batches of square matrices, but they are {A.shape[-2]} by {A.shape[-1]} matrices")
         raise _C.ShapeError(f"{op}: A has shape {list(A.shape)}; expected square matrices, [..., n, n]")
     if A.dtype not in (_C.float32, _C.float64, _C.complex64, _C.complex128):
         raise _C.DTypeError(f"{op}: A is {A.dtype}; expected float32, float64, complex64 or complex128")

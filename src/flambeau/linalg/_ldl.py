@@ -47,6 +47,8 @@ def _check(op: str, A: Tensor, name: str) -> None:
     if A.dtype not in (_C.float32, _C.float64, _C.complex64, _C.complex128):
         raise _C.DTypeError(f"{op}: {name} is {A.dtype}; expected float32, float64, complex64 or complex128")
     if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
+        if A.ndim >= 2:
+            raise _C.ShapeError(f"{op}: {name} must be batches of square matrices, but they are {A.shape[-2]} by {A.shape[-1]} matrices")
         raise _C.ShapeError(f"{op}: {name} has shape {list(A.shape)}; expected square matrices")
 
 

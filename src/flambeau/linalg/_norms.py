@@ -32,7 +32,7 @@ def vector_norm(
 def _check_matrices(op: str, A: Tensor) -> None:
     check_tensors(op, A=A)
     if A.ndim < 2:
-        raise _C.ShapeError(f"{op}: A has shape {list(A.shape)}; expected at least two axes")
+        raise _C.ShapeError(f"{op}: The input tensor A must have at least 2 dimensions, got shape {list(A.shape)}")
     if not A.is_floating_point() and not A.is_complex():
         raise _C.DTypeError(f"{op}: A is {A.dtype}; expected a floating point or complex type")
 
@@ -74,7 +74,7 @@ def matrix_norm(
         value = _extreme(sums, folded, ord > 0)
         value = value if keepdim else value.squeeze((i, j))
     else:
-        raise _C.ArgumentError(f"linalg.matrix_norm: ord = {ord!r}; expected 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+        raise _C.ArgumentError(f"linalg.matrix_norm: Order {ord} not supported; expected 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
     return deliver("linalg.matrix_norm", value, out)  # type: ignore[no-any-return]
 
 
@@ -105,11 +105,14 @@ def norm(
     """
     axes = None if dim is None else [int(dim)] if isinstance(dim, (int, Integral)) else list(dim)
     if isinstance(ord, str) and ord not in ("fro", "nuc"):
-        raise _C.ArgumentError(f"linalg.norm: ord = {ord!r}; expected a number, 'fro' or 'nuc'")
+        raise _C.ArgumentError(f"linalg.norm: Order {ord} not supported; expected a number, 'fro' or 'nuc'")
     if axes is not None and len(axes) not in (1, 2):
         raise _C.ArgumentError(f"linalg.norm: dim = {dim}; expected one or two axes")
     if axes is None and ord is not None and A.ndim not in (1, 2):
-        raise _C.ShapeError(f"linalg.norm: A has shape {list(A.shape)}; expected one or two axes where ord is given and dim is not")
+        raise _C.ShapeError(
+            "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. "
+            f"Got {A.ndim}D, shape {list(A.shape)}"
+        )
     matrix = ord is not None and (len(axes) == 2 if axes is not None else A.ndim == 2)
     if isinstance(ord, str) and not matrix:
         raise _C.ArgumentError(

@@ -208,7 +208,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """
     check_tensors("vander", x=x)
     if x.ndim != 1:
-        raise _C.ShapeError(f"vander: x has shape {list(x.shape)}; expected one axis")
+        raise _C.ShapeError(f"vander: x must be a one-dimensional tensor, got shape {list(x.shape)}")
     count = x.shape[0] if N is None else N
     if count < 0:
         raise ValueError(f"vander: N = {N}; expected N >= 0")

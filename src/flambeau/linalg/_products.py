@@ -47,7 +47,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = N
         raise IndexError(f"linalg.cross: dim = {dim}, but the tensors have shape {list(input.shape)}")
     shape, other_shape = input.shape, other.shape
     if shape[dim] != 3 or other_shape[dim] != 3:
-        raise _C.ShapeError(f"linalg.cross: sizes {shape[dim]} and {other_shape[dim]} along dim = {dim}; expected 3")
+        raise _C.ShapeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {shape[dim]} and {other_shape[dim]}")
     if shape != other_shape:
         from flambeau._functions import broadcast_tensors
 
@@ -135,7 +135,7 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     """
     parts = list(tensors)
     if len(parts) < 2:
-        raise _C.ArgumentError(f"linalg.multi_dot: {len(parts)} tensors; expected at least two")
+        raise _C.ArgumentError(f"linalg.multi_dot: expected at least 2 tensors but got {len(parts)}")
     shapes = [list(t.shape) for t in parts]
     row, column = len(shapes[0]) == 1, len(shapes[-1]) == 1
     if {len(s) for s in shapes[row : len(shapes) - column]} - {2}:
@@ -145,9 +145,9 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     if column:
         parts[-1] = parts[-1].unsqueeze(-1)
     sizes = [1, *shapes[0]] if row else [*shapes[0]]
-    for shape in shapes[1:]:
+    for i, shape in enumerate(shapes[1:]):
         if shape[0] != sizes[-1]:
-            raise _C.ShapeError(f"linalg.multi_dot: shapes {shapes}; expected as many columns as the next has rows")
+            raise _C.ShapeError(f"linalg.multi_dot: tensors {i} and {i + 1} with shapes {shapes[i]} and {shape} cannot be multiplied")
         sizes.append(1 if len(shape) == 1 else shape[1])
     found = ops.mm(*parts) if len(parts) == 2 else _multiplied(parts, _best_order(sizes), 0, len(parts) - 1)
     if column:

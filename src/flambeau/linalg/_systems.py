@@ -204,7 +204,9 @@ def _inverse_above(v: Tensor, size: Tensor, least: Tensor) -> Tensor:
 def _check_matrix(op: str, A: Tensor, square: bool) -> None:
     check_tensors(op, A=A)
     if A.ndim < 2 or (square and A.shape[-1] != A.shape[-2]):
-        wanted = "square matrices, [..., n, n]" if square else "at least two axes"
+        if square and A.ndim >= 2:
+            raise _C.ShapeError(f"{op}: A must be batches of square matrices, but they are {A.shape[-2]} by {A.shape[-1]} matrices")
+        wanted = "square matrices, [..., n, n]" if square else "a tensor with 2 or more dimensions"
         raise _C.ShapeError(f"{op}: A has shape {list(A.shape)}; expected {wanted}")
 
 
@@ -243,6 +245,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     m, n = A.shape[-2:]
     if b.ndim < 2 or b.shape[-2] != m or b.dtype is not A.dtype:
         given = f"A is {A.dtype} {list(A.shape)}, B {B.dtype} {list(B.shape)}"
+        if b.ndim >= 2 and b.shape[-2] != m:
+            raise _C.ShapeError(f"linalg.lstsq: input.size(-2) should match other.size(-2): {given}")
         raise _C.ShapeError(f"linalg.lstsq: {given}; expected [..., m, n] and [..., m, k] of one dtype")
     none = ops.empty((0,), dtype=A.dtype.to_real(), device=A.device)
     with no_grad():

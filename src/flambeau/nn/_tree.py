@@ -191,7 +191,7 @@ class TreeMixin(Generic[M]):
             ValueError: `target` is empty, or `module` no Module.
         """
         if not target:
-            raise ValueError("set_submodule: Cannot set the submodule without a target name; a module cannot replace itself")
+            raise ValueError("set_submodule: Cannot set the submodule without a target name! A module cannot replace itself")
         parent_path, _, name = target.rpartition(".")
         parent = self.get_submodule(parent_path)
         if strict and name not in parent._modules:
@@ -212,6 +212,8 @@ class TreeMixin(Generic[M]):
         """
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
+        if not hasattr(module, name):
+            raise AttributeError(f"get_parameter('{target}'): {type(module).__name__} has no attribute `{name}`")
         found = getattr(module, name)
         if not isinstance(found, Parameter):
             raise AttributeError(f"get_parameter('{target}'): `{name}` is not an nn.Parameter, but {kind_of(found)}")
@@ -225,6 +227,8 @@ class TreeMixin(Generic[M]):
         """
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
+        if not hasattr(module, name):
+            raise AttributeError(f"get_buffer('{target}'): {type(module).__name__} has no attribute `{name}`")
         found = getattr(module, name)
         if name not in module._buffers:
             raise AttributeError(f"get_buffer('{target}'): `{name}` is not a buffer, but {kind_of(found)}")

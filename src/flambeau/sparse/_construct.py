@@ -95,7 +95,7 @@ def sparse_coo_tensor(
         held = held.unsqueeze(0)
     if held.shape[0] != at.shape[1]:
         given = f"indices have shape {list(at.shape)}, values {list(held.shape)}"
-        raise _C.ShapeError(f"{op}: {given}; expected [sparse_dim, nnz] and [nnz, ...]")
+        raise _C.ShapeError(f"{op}: indices and values must have same nnz: {given}; expected [sparse_dim, nnz] and [nnz, ...]")
     if size is None:
         if at.shape[1] == 0 and at.shape[0]:
             raise _C.ShapeError(f"{op}: size = None, and there are no indices; expected a size")
