@@ -162,7 +162,7 @@ def test_normalised_weights_errors(name):
     for kind in (ValueError, AttributeError, KeyError):
         with pytest.raises(kind, match=f"^{name}: Linear has no parameter 'w'"):
             getattr(nn.utils, name)(layer, "w")
-    with pytest.raises(ValueError, match=f"remove_{name}: 'weight' of Linear is not normalised"):
+    with pytest.raises(ValueError, match=f"remove_{name}: {name} of 'weight' not found in Linear"):
         getattr(nn.utils, f"remove_{name}")(layer)
     getattr(nn.utils, name)(layer)
     with pytest.raises(RuntimeError, match=f"{name}: 'weight' of Linear is normalised already"):

@@ -236,7 +236,7 @@ def test_convert_shares_and_keeps():
     assert (norm.eps, norm.momentum, norm.training) == (1e-3, None, False)
     norm(fl.ones(1, 3, 2, 2))
     assert calls == [1]
-    with pytest.raises(ValueError, match=r"\[1, 3\]; expected 4-D"):
+    with pytest.raises(ValueError, match=r"expected 4D input \(got 2D input\): shape \[1, 3\]"):
         norm(fl.ones(1, 3))
 
 
