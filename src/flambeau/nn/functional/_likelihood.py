@@ -70,7 +70,8 @@ def cross_entropy(
 def _cross_entropy_of_shares(input: Tensor, target: Tensor, weight: Tensor | None, kind: int, label_smoothing: float) -> Tensor:
     if target.dim() == input.dim() - 1:
         raise DTypeError(
-            f"cross_entropy: expected target dtype to be Long or Byte (int64, uint8 or int32), but got {target.dtype} of shape {list(target.shape)} "
+            f"cross_entropy: expected target dtype to be Long or Byte (int64, uint8 or int32), but got {target.dtype} "
+            f"of shape {list(target.shape)} "
             f"(target.long()); class probabilities have input's shape {list(input.shape)}"
         )
     check_same_shape("cross_entropy (class probabilities)", input, target)
