@@ -62,22 +62,35 @@ void combine(const T* dy, const T* x, T* dx, int64_t n, T mean, T a, T b, T c, c
 
 constexpr int64_t kStrip = 64;  // columns; a full strip's sums stay in registers
 
-// Sums down the columns go by blocks of 64 rows in the type itself, and the blocks in double.
-template <class T, int kSums, class F>
-inline __attribute__((always_inline)) void col_reduce(int64_t rows, int64_t width, double* const* sums, const F& term) {
+// Of a strip the row that is some rows ahead, which processors do not fetch by themselves, since it is not behind the row before.
+template <class S>
+void fetch_strip(const S* x, int64_t row, int64_t ld, int64_t width) {
+  constexpr int64_t kAhead = 16;
+  if (ld == width) return;
+  const char* at = reinterpret_cast<const char*>(x + (row + kAhead) * ld);
+  for (size_t i = 0; i < static_cast<size_t>(width) * sizeof(S); i += 64) __builtin_prefetch(at + i);
+}
+
+// Sums down the columns go by blocks of 64 rows in the type itself, and the blocks in double. fetch(row) comes before a row's terms.
+template <class T, int kSums, class F, class Fetch>
+inline __attribute__((always_inline)) void col_reduce(int64_t rows, int64_t width, double* const* sums, const F& term, const Fetch& fetch) {
   for (int k = 0; k < kSums; ++k)
     for (int64_t j = 0; j < width; ++j) sums[k][j] = 0;
   for (int64_t i = 0; i < rows; i += 64) {
     T part[kSums][kStrip] = {};
     const int64_t last = i + 64 < rows ? i + 64 : rows;
     if (width == kStrip) {
-      for (int64_t r = i; r < last; ++r)
+      for (int64_t r = i; r < last; ++r) {
+        fetch(r);
 #pragma omp simd
         for (int64_t j = 0; j < kStrip; ++j) term(r, j, part);
+      }
     } else {
-      for (int64_t r = i; r < last; ++r)
+      for (int64_t r = i; r < last; ++r) {
+        fetch(r);
 #pragma omp simd
         for (int64_t j = 0; j < width; ++j) term(r, j, part);
+      }
     }
     for (int k = 0; k < kSums; ++k)
       for (int64_t j = 0; j < width; ++j) sums[k][j] += static_cast<double>(part[k][j]);
@@ -87,7 +100,8 @@ inline __attribute__((always_inline)) void col_reduce(int64_t rows, int64_t widt
 template <class S, class T = Computed<S>>
 void col_stats(const S* x, int64_t rows, int64_t ld, int64_t width, double* mean, double* squares) {
   double* first[] = {mean};
-  col_reduce<T, 1>(rows, width, first, [&](int64_t r, int64_t j, T (*part)[kStrip]) { part[0][j] += vm::wide(x[r * ld + j]); });
+  col_reduce<T, 1>(rows, width, first, [&](int64_t r, int64_t j, T (*part)[kStrip]) { part[0][j] += vm::wide(x[r * ld + j]); },
+                   [&](int64_t r) { fetch_strip(x, r, ld, width); });
   T center[kStrip] = {};
   for (int64_t j = 0; j < width; ++j) {
     mean[j] /= static_cast<double>(rows);
@@ -97,7 +111,7 @@ void col_stats(const S* x, int64_t rows, int64_t ld, int64_t width, double* mean
   col_reduce<T, 1>(rows, width, second, [&](int64_t r, int64_t j, T (*part)[kStrip]) {
     const T d = vm::wide(x[r * ld + j]) - center[j];
     part[0][j] += d * d;
-  });
+  }, [](int64_t) {});
   for (int64_t j = 0; j < width; ++j) {
     const double off = mean[j] - static_cast<double>(center[j]);
     squares[j] -= static_cast<double>(rows) * off * off;
@@ -109,17 +123,20 @@ void col_dots(const S* dy, const S* x, int64_t rows, int64_t ld, int64_t width, 
               double* sum_dot) {
   double* sums[] = {sum_dy, sum_dot};
   const T *scale = limits.scale, *shift = limits.shift, lo = limits.lo, hi = limits.hi;
+  const auto fetch = [&](int64_t r) {
+    if (ld > 2 * kStrip) fetch_strip(dy, r, ld, width), fetch_strip(x, r, ld, width);  // of fewer they do fetch all: measured
+  };
   if (lo != lo && hi != hi)  // no limits, as most often
     return col_reduce<T, 2>(rows, width, sums, [&](int64_t r, int64_t j, T (*part)[kStrip]) {
       const T g = vm::wide(dy[r * ld + j]);
       part[0][j] += g;
       part[1][j] += g * (vm::wide(x[r * ld + j]) - mean[j]);
-    });
+    }, fetch);
   col_reduce<T, 2>(rows, width, sums, [&](int64_t r, int64_t j, T (*part)[kStrip]) {
     const T v = vm::wide(x[r * ld + j]), g = passed<T>(vm::wide(dy[r * ld + j]), scale[j] * v + shift[j], lo, hi);
     part[0][j] += g;
     part[1][j] += g * (v - mean[j]);
-  });
+  }, fetch);
 }
 
 template <class S, class T>
