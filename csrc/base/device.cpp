@@ -38,7 +38,7 @@ Device Device::parse(const std::string& spec) {
     const char* end = spec.data() + spec.size();
     const auto [at, failed] = std::from_chars(spec.data() + colon + 1, end, index);
     if (failed != std::errc() || at != end || index < 0 || index > 127)
-      raise<ArgumentError>("device: '", spec, "' has no valid index; expected a number from 0 to 127 after the colon");
+      raise<ArgumentError>("device: Invalid device string: '", spec, "'; expected a number from 0 to 127 after the colon");
     device.index = static_cast<int8_t>(index);
   }
   return device;

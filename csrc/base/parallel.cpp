@@ -180,7 +180,7 @@ OneCore::OneCore() { ++one_core; }
 OneCore::~OneCore() { --one_core; }
 
 void set_num_threads(int n) {
-  if (n < 1) raise<ArgumentError>("set_num_threads: n = ", n, "; expected at least 1");
+  if (n < 1) raise<ArgumentError>("set_num_threads: expects a positive integer, but n = ", n);
   current();
   if (forked.load()) n = 1;
   count.store(n);

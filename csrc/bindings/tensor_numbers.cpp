@@ -198,7 +198,7 @@ PyObject* nb_index(PyObject* self) {
   return guarded([&]() -> PyObject* {
     const Tensor& x = tensor_of(self);
     if (is_inexact(x.dtype()) || x.numel() != 1)
-      raise<TypeMismatch>("a tensor of ", x.dtype(), " and shape ", x.sizes(), " can not be used as an index; expected one integer");
+      raise<TypeMismatch>("only integer tensors of a single element can be converted to an index: this one is ", x.dtype(), " of shape ", x.sizes());
     return python_int(x.dtype(), item_of(x));
   });
 }

@@ -85,7 +85,7 @@ Py_ssize_t tensor_length(PyObject* self) {
   }
   const Tensor& x = tensor_of(self);
   if (x.ndim() == 0) {
-    PyErr_SetString(PyExc_TypeError, "len: a 0-d tensor has no length");
+    PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
     return -1;
   }
   return static_cast<Py_ssize_t>(x.sizes()[0]);

@@ -319,7 +319,7 @@ TEST(parallel_work_does_each_item_once) {
 }
 
 TEST(parallel_for_thread_count_is_checked) {
-  CHECK_THROWS((set_num_threads(0), 0), ArgumentError, "set_num_threads: n = 0; expected at least 1");
+  CHECK_THROWS((set_num_threads(0), 0), ArgumentError, "set_num_threads: expects a positive integer, but n = 0");
 }
 
 TEST(error_texts_carry_values) {

@@ -144,7 +144,7 @@ void splits_axis(const char* op, const Tensor& x, IntList sizes, int64_t dim) {
   }
   const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 0;
   if (total != n)
-    raise<ShapeError>(op, ": split_sizes = ", sizes, " sum to ", total, ", but axis ", dim, " of x has size ", n, " (shape ", x.sizes(), ")");
+    raise<ShapeError>(op, ": expects split_sizes to sum exactly to ", n, " (input tensor's size at dimension ", dim, "), but got split_sizes=", sizes, ", whose sum is ", total);
 }
 
 void joinable(const char* op, TensorList xs, int64_t dim) {
@@ -195,7 +195,7 @@ void probabilities(const char* op, const char* arg, const Tensor& x, bool or_nan
         Dims at(rows.ndim());
         for (int64_t d = rows.ndim() - 1, rest = i; d >= 0; rest /= rows.size(static_cast<int>(d)), --d)
           at[static_cast<int>(d)] = rest % rows.size(static_cast<int>(d));
-        raise<ArgumentError>(op, ": ", arg, at.empty() ? std::string() : to_string(at), " = ", p[i], "; expected all elements between 0 and 1");
+        raise<ArgumentError>(op, ": all elements of input should be between 0 and 1, but ", arg, at.empty() ? std::string() : to_string(at), " = ", p[i]);
       }
     }
   });
@@ -266,8 +266,7 @@ void finite_width(const char* op, const Tensor& x, double low, double high) {
 }
 
 void padding(const char* op, const Tensor& x, IntList pad) {
-  if (pad.size() % 2 != 0 || static_cast<int>(pad.size()) / 2 > x.ndim())
-    raise<ArgumentError>(op, ": pad = ", pad, " for a tensor of shape ", x.sizes(), "; expected a (before, after) pair for at most ", x.ndim(), " axes");
+  pad_pairs(op, x, pad);
   for (size_t k = 0; 2 * k + 1 < pad.size(); ++k) {
     const int64_t n = x.size(-1 - static_cast<int>(k));
     int64_t total = 0;

@@ -21,13 +21,13 @@ inline std::string linalg_name(std::string_view op) {
 }
 // A batch of matrices of float32 or float64.
 inline void matrices(const char* op, const Tensor& A, const char* name = "A") {
-  if (A.ndim() < 2) raise<ShapeError>(linalg_name(op), ": ", name, " has shape ", A.sizes(), "; expected at least two axes, of which the last two are a matrix");
+  if (A.ndim() < 2) raise<ShapeError>(linalg_name(op), ": The input tensor ", name, " must have at least 2 dimensions, of which the last two are a matrix: its shape is ", A.sizes());
   if (A.dtype() != DType::Float32 && A.dtype() != DType::Float64)
     raise<DTypeError>(linalg_name(op), ": ", name, " is ", A.dtype(), "; expected float32 or float64");
 }
 inline void square_matrices(const char* op, const Tensor& A) {
   matrices(op, A);
-  if (A.size(-1) != A.size(-2)) raise<ShapeError>(linalg_name(op), ": A has shape ", A.sizes(), "; expected square matrices, [..., n, n]");
+  if (A.size(-1) != A.size(-2)) raise<ShapeError>(linalg_name(op), ": A must be batches of square matrices, [..., n, n], but they are ", A.size(-2), " by ", A.size(-1), " matrices: A has shape ", A.sizes());
 }
 // Two batches of matrices of one type and one batch shape, the first square, whose rows are as many.
 inline void system(const char* op, const Tensor& A, const Tensor& B) {

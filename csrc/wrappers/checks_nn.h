@@ -79,7 +79,8 @@ inline void linear_operands(const char* op, const Tensor& x, const Tensor& weigh
   }
   if (bias.defined() && (bias.ndim() != 1 || bias.size(0) != weight.size(0)))
     two_shapes(op, "bias", bias, "weight", weight, "bias.shape == [weight.shape[0]]");
-  one_dtype(op, "x", x, "weight", weight), one_dtype(op, "x", x, "bias", bias);
+  if (x.dtype() != weight.dtype()) raise<DTypeError>(op, ": mat1 and mat2 must have the same dtype, but x is ", x.dtype(), " and weight is ", weight.dtype());
+  one_dtype(op, "x", x, "bias", bias);
 }
 // What is added to a product of that shape.
 inline void summand(const char* op, const Tensor& input, const Tensor& a, const Dims& product) {
@@ -106,29 +107,36 @@ inline void addbmm_operands(const char* op, const Tensor& input, const Tensor& a
 // Window arguments stay below 2^31, so that sums and products of two of them and an axis stay in 64 bits.
 inline void window_argument(const char* op, const char* name, IntList values, int64_t least) {
   constexpr int64_t kMost = INT32_MAX;
-  for (const int64_t v : values)
-    if (v < least || v > kMost) raise<ArgumentError>(op, ": ", name, " = ", values, "; expected ", least == 0 ? "0 <= " : "1 <= ", name, " <= ", kMost);
+  for (const int64_t v : values) {
+    if (v < least && least == 0) raise<ArgumentError>(op, ": negative ", name, " is not supported: ", name, " = ", values);
+    if (v < least) raise<ArgumentError>(op, ": ", name, " should be greater than zero, but got ", values, "; non-positive ", name, " is not supported");
+    if (v > kMost) raise<ArgumentError>(op, ": ", name, " = ", values, "; expected ", name, " <= ", kMost);
+  }
 }
 
 // Convolution. `weight` is [out, in / groups, *] (transposed: [in, out / groups, *]).
 inline void conv_arguments(const char* op, int spatial, const Tensor& x, const Tensor& weight, const Tensor& bias, IntList stride,
                            IntList padding, IntList dilation, int64_t groups, bool transposed) {
   if (x.ndim() != spatial + 2)
-    raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected ", spatial + 2, " axes, or ", spatial + 1, " without a batch");
+    raise<ShapeError>(op, ": Expected ", spatial + 1, "D (unbatched) or ", spatial + 2, "D (batched) input to ", op, ", but got input of size: ", x.sizes());
   axes(op, "weight", weight, spatial + 2);
   if (!is_inexact(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a float");
-  one_dtype(op, "x", x, "weight", weight), one_dtype(op, "x", x, "bias", bias);
+  for (const auto& [name, other] : {std::pair{"weight", &weight}, std::pair{"bias", &bias}})
+    if (other->defined() && other->dtype() != x.dtype())
+      raise<DTypeError>(op, ": Input type (", x.dtype(), ") and ", name, " type (", other->dtype(), ") should be the same");
   if (groups < 1) raise<ArgumentError>(op, ": groups = ", groups, "; expected at least 1");
   window_argument(op, "stride", stride, 1), window_argument(op, "padding", padding, 0), window_argument(op, "dilation", dilation, 1);
   for (int d = 0; d < spatial; ++d) {
-    if (weight.size(d + 2) < 1 || weight.size(0) < 1) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected at least one channel, and a kernel without empty axes");
+    if (weight.size(d + 2) < 1 || weight.size(0) < 1) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; kernel size should be greater than zero, and there should be a channel");
   }
   int64_t of_groups;  // an axis of the weight that is one group's alone, for all of them
   if (__builtin_mul_overflow(weight.size(1), groups, &of_groups))
     raise<ArgumentError>(op, ": groups = ", groups, " with a weight of shape ", weight.sizes(), "; expected at most as many as channels");
   const int64_t out = transposed ? of_groups : weight.size(0);
   if (transposed) {
-    if (x.size(1) != weight.size(0)) two_shapes(op, "x", x, "weight", weight, "x.shape[1] == weight.shape[0]");
+    if (x.size(1) != weight.size(0))
+      raise<ShapeError>(op, ": x has shape ", x.sizes(), ", weight has shape ", weight.sizes(), "; expected x to have ", weight.size(0), " channels, but got ", x.size(1),
+                        " channels instead");
     if (weight.size(0) % groups) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), ", groups = ", groups, "; expected weight.shape[0] to be a multiple of groups");
   } else {
     if (x.size(1) != of_groups) {
@@ -144,7 +152,7 @@ inline void conv_arguments(const char* op, int spatial, const Tensor& x, const T
     for (int d = 0; d < spatial; ++d)
       if (x.size(d + 2) + 2 * padding[d] < dilation[d] * (weight.size(d + 2) - 1) + 1)
         raise<ShapeError>(op, ": x has shape ", x.sizes(), ", padding = ", padding, ", weight has shape ", weight.sizes(),
-                          "; expected a padded input at least as large as the kernel");
+                          "; Kernel size can't be greater than actual input size with its padding");
   }
   if (bias.defined() && (bias.ndim() != 1 || bias.size(0) != out))
     raise<ShapeError>(op, ": bias has shape ", bias.sizes(), "; expected [", out, "]");
@@ -170,8 +178,8 @@ inline void conv_transpose_operands(const char* op, int64_t spatial, const Tenso
   conv_arguments(op, static_cast<int>(spatial), x, weight, bias, stride, padding, dilation, groups, true);
   for (int d = 0; d < spatial; ++d) {
     if (output_padding[d] < 0 || output_padding[d] >= std::max(stride[d], dilation[d]))
-      raise<ArgumentError>(op, ": output_padding = ", output_padding, ", stride = ", stride, ", dilation = ", dilation,
-                           "; expected 0 <= output_padding < the larger of stride and dilation");
+      raise<ArgumentError>(op, ": output padding must be smaller than either stride or dilation, but got output_padding = ", output_padding, ", stride = ", stride,
+                           ", dilation = ", dilation, "; expected 0 <= output_padding < the larger of these");
     int64_t length;
     if (__builtin_mul_overflow(x.size(d + 2) - 1, stride[d], &length) || length > (int64_t{1} << 59))
       raise<ShapeError>(op, ": x has shape ", x.sizes(), ", stride = ", stride, "; the output would have more elements than memory can address");
@@ -193,11 +201,12 @@ inline void pool_arguments(const char* op, int64_t spatial, const Tensor& x, Int
   window_argument(op, "kernel_size", kernel, 1), window_argument(op, "stride", stride, 1), window_argument(op, "dilation", dilation, 1);
   for (int d = 0; d < spatial; ++d) {
     if (padding[d] < 0 || padding[d] > kernel[d] / 2)
-      raise<ArgumentError>(op, ": padding = ", padding, ", kernel_size = ", kernel, "; expected 0 <= padding <= kernel_size / 2");
+      raise<ArgumentError>(op, ": pad should be at most half of effective kernel size, but got padding = ", padding, ", kernel_size = ", kernel,
+                           "; expected 0 <= padding <= kernel_size / 2");
     const int64_t beyond = !ceil_mode || x.size(d + 2) == 0 ? 0 : (stride.empty() ? kernel[d] : stride[d]) - 1;
     if (x.size(d + 2) + 2 * padding[d] < dilation[d] * (kernel[d] - 1) + 1 - beyond)
       raise<ShapeError>(op, ": x has shape ", x.sizes(), ", kernel_size = ", kernel, ", padding = ", padding,
-                        "; expected a padded input at least as large as the kernel");
+                        "; Output size is too small: expected a padded input at least as large as the kernel");
   }
 }
 inline void avg_pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList kernel, IntList stride, IntList padding, bool ceil_mode) {
@@ -227,7 +236,7 @@ inline void columns_of(const char* op, const Tensor& x, IntList output_size, Int
 inline void adaptive_pool_arguments(const char* op, int64_t spatial, const Tensor& x, IntList output_size) {
   axes(op, "x", x, static_cast<int>(spatial) + 2);
   for (int d = 0; d < spatial; ++d) {
-    if (output_size[d] < 0) raise<ArgumentError>(op, ": output_size = ", output_size, "; expected sizes >= 0");
+    if (output_size[d] < 0) raise<ArgumentError>(op, ": elements of output_size must be greater than or equal to 0 but received ", output_size);
     if (x.size(d + 2) < 1) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected no empty axes to pool over");
   }
 }
@@ -235,7 +244,7 @@ inline void adaptive_pool_arguments(const char* op, int64_t spatial, const Tenso
 // Norms.
 inline void per_channel(const char* op, const char* name, const Tensor& t, const Tensor& x) {
   if (t.defined() && (t.ndim() != 1 || t.size(0) != x.size(1)))
-    raise<ShapeError>(op, ": ", name, " has shape ", t.sizes(), "; expected [", x.size(1), "], one per channel of x ", x.sizes());
+    raise<ShapeError>(op, ": ", name, " should contain ", x.size(1), " elements not ", t.numel(), ", one per channel of x ", x.sizes(), ": its shape is ", t.sizes());
 }
 inline void float_input(const char* op, const Tensor& x) {
   if (!is_float(x.dtype())) raise<DTypeError>(op, ": x is ", x.dtype(), "; expected a float");
@@ -278,7 +287,7 @@ inline void group_norm_arguments(const char* op, const Tensor& x, int64_t groups
   float_input(op, x);
   if (x.ndim() < 2) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected [N, C, ...]");
   if (groups < 1 || x.size(1) % groups)
-    raise<ArgumentError>(op, ": num_groups = ", groups, ", but x has shape ", x.sizes(), "; expected a divisor of ", x.size(1));
+    raise<ArgumentError>(op, ": Expected number of channels in input to be divisible by num_groups, but got input of shape ", x.sizes(), " and num_groups=", groups);
   if (x.numel() == groups) raise<ArgumentError>(op, ": Expected more than 1 value per channel when training, got input size ", x.sizes(), " with num_groups = ", groups);
   per_channel(op, "weight", weight, x), per_channel(op, "bias", bias, x);
 }
@@ -287,7 +296,10 @@ inline void layer_norm_arguments(const char* op, const Tensor& x, IntList shape,
   const int n = static_cast<int>(shape.size());
   bool ok = n >= 1 && n <= x.ndim();
   for (int d = 0; ok && d < n; ++d) ok = x.size(x.ndim() - n + d) == shape[d];
-  if (!ok) raise<ShapeError>(op, ": x has shape ", x.sizes(), ", normalized_shape = ", shape, "; expected x's last axes to be normalized_shape");
+  if (!ok) {
+    const std::string last = n == 0 ? "...]" : text(shape).substr(1);
+    raise<ShapeError>(op, ": Given normalized_shape=", shape, ", expected input with shape [*, ", last, ", but got input of size ", x.sizes());
+  }
   if (weight.defined() && !(IntList(weight.sizes()) == shape))
     raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected normalized_shape ", shape);
   if (bias.defined() && !(IntList(bias.sizes()) == shape))
@@ -311,7 +323,7 @@ inline void same_shape(const char* op, const char* na, const Tensor& a, const ch
 inline void loss_arguments(const char* op, const Tensor& x, const Tensor& target, int64_t reduction_) {
   float_input(op, x);
   reduction(op, reduction_);
-  one_dtype(op, "x", x, "target", target);
+  if (target.dtype() != x.dtype()) raise<DTypeError>(op, ": Found dtype ", target.dtype(), " but expected ", x.dtype(), ", that of x, for target");
   same_shape(op, "x", x, "target", target);
 }
 inline void loss_weights(const char* op, const Tensor& x, const char* name, const Tensor& weight) {
@@ -334,22 +346,29 @@ inline void loss_dtype(const char* op, const Tensor& x, std::optional<DType> dty
 inline void class_targets(const char* op, const Tensor& x, const Tensor& target, const Tensor& weight, int64_t ignore_index, int64_t reduction_) {
   float_input(op, x);
   reduction(op, reduction_);
-  if (x.ndim() < 1) raise<ShapeError>(op, ": x has shape ", x.sizes(), "; expected [C], [N, C] or [N, C, ...]");
+  if (x.ndim() < 1) raise<ShapeError>(op, ": Expected 1 or more dimensions (got 0): x has shape ", x.sizes(), "; expected [C], [N, C] or [N, C, ...]");
   if (target.dtype() != DType::Int64 && target.dtype() != DType::Int32 && target.dtype() != DType::UInt8)
-    raise<DTypeError>(op, ": target is ", target.dtype(), "; expected class indices (int64)");
+    raise<DTypeError>(op, ": expected target dtype to be int64, int32 or uint8, class indices, but got ", target.dtype());
   const int axis = x.ndim() == 1 ? 0 : 1;
   Dims want = x.sizes();
   want.erase(axis);
-  if (!(target.sizes() == want)) raise<ShapeError>(op, ": x has shape ", x.sizes(), ", target has shape ", target.sizes(), "; expected target of shape ", want);
+  if (!(target.sizes() == want)) {
+    const std::string why = x.ndim() <= 2 && target.ndim() > 1     ? "0D or 1D target tensor expected, multi-target not supported"
+                            : x.ndim() == 2 && target.ndim() == 1  ? text("Expected input batch_size (", x.size(0), ") to match target batch_size (", target.size(0), ")")
+                            : x.ndim() == 4 && target.ndim() != 3  ? text("only batches of spatial targets supported (3D tensors) but got targets of dimension: ", target.ndim())
+                                                                   : text("Expected target size ", want, ", got ", target.sizes());
+    raise<ShapeError>(op, ": ", why, ": x has shape ", x.sizes(), ", target has shape ", target.sizes(), "; expected target of shape ", want);
+  }
   const int64_t classes = x.size(axis);
   if (weight.defined()) {
     // A float32 weight goes with 16-bit classes, which are computed in float32: autocast leaves it so.
     if (weight.dtype() != compute_type(x.dtype())) one_dtype(op, "x", x, "weight", weight);
-    if (weight.ndim() != 1 || weight.size(0) != classes) raise<ShapeError>(op, ": weight has shape ", weight.sizes(), "; expected [", classes, "], one per class");
+    if (weight.ndim() != 1 || weight.size(0) != classes)
+      raise<ShapeError>(op, ": weight tensor should be defined either for all ", classes, " classes or no classes but got weight tensor of shape: ", weight.sizes());
   }
   if (!has_values(target)) return;
   if (const auto misfit = first_misfit(target, classes, ignore_index))
-    raise<IndexError>(op, ": target has the value ", misfit->value, place_of(*misfit, target), "; expected 0 <= target < ", classes,
+    raise<IndexError>(op, ": Target ", misfit->value, " is out of bounds", place_of(*misfit, target), "; expected 0 <= target < ", classes,
                       " or ignore_index = ", ignore_index);
 }
 
@@ -363,21 +382,26 @@ inline void indices_below(const char* op, const Tensor& indices, int64_t n) {
 inline void embedding_arguments(const char* op, const Tensor& weight, const Tensor& indices, int64_t padding_idx) {
   axes(op, "weight", weight, 2);
   if (indices.dtype() != DType::Int64 && indices.dtype() != DType::Int32)
-    raise<DTypeError>(op, ": indices is ", indices.dtype(), "; expected int64 or int32");
+    raise<DTypeError>(op, ": Expected tensor for argument 'indices' to have one of the following scalar types: int64, int32; but got ", indices.dtype());
   if (padding_idx >= weight.size(0)) raise<ArgumentError>(op, ": padding_idx = ", padding_idx, ", but weight has ", weight.size(0), " rows");
   indices_below(op, indices, weight.size(0));
 }
 
 inline void one_hot_arguments(const char* op, const Tensor& indices, int64_t num_classes) {
   if (!is_integral(indices.dtype())) raise<DTypeError>(op, ": indices is ", indices.dtype(), "; expected integers");
-  if (num_classes < 1) raise<ArgumentError>(op, ": num_classes = ", num_classes, "; expected at least 1");
-  indices_below(op, indices, num_classes);
+  if (num_classes < 1) raise<ArgumentError>(op, ": num_classes should be positive, and Class values must be non-negative: num_classes = ", num_classes);
+  if (!has_values(indices)) return;
+  if (const auto misfit = first_misfit(indices, num_classes, {}))
+    raise<IndexError>(op, ": Class values must be ", misfit->value < 0 ? "non-negative" : "smaller than num_classes", ": indices has the value ", misfit->value, place_of(*misfit, indices),
+                      "; expected 0 <= index < ", num_classes);
 }
 inline void attention_arguments(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal) {
   float_input(op, q);
-  one_dtype(op, "q", q, "k", k), one_dtype(op, "q", q, "v", v);
+  if (k.dtype() != q.dtype() || v.dtype() != q.dtype())
+    raise<DTypeError>(op, ": Expected query, key, and value to have the same dtype, but got query.dtype: ", q.dtype(), " key.dtype: ", k.dtype(), " and value.dtype: ", v.dtype());
   if (q.ndim() < 2 || k.ndim() != q.ndim() || v.ndim() != q.ndim())
-    raise<ShapeError>(op, ": q has shape ", q.sizes(), ", k has shape ", k.sizes(), ", v has shape ", v.sizes(), "; expected [..., T, D] each, of as many axes");
+    raise<ShapeError>(op, ": Expected query, key, and value to all be at least 2 dimensional, [..., T, D], and of as many axes: q has shape ", q.sizes(), ", k has shape ", k.sizes(),
+                      ", v has shape ", v.sizes());
   for (int d = 0; d < q.ndim() - 2; ++d)
     if (k.size(d) != q.size(d) || v.size(d) != q.size(d))
       raise<ShapeError>(op, ": q has shape ", q.sizes(), ", k has shape ", k.sizes(), ", v has shape ", v.sizes(), "; expected equal leading axes");
@@ -385,7 +409,8 @@ inline void attention_arguments(const char* op, const Tensor& q, const Tensor& k
   if (k.size(-2) != v.size(-2)) two_shapes(op, "k", k, "v", v, "k.shape[-2] == v.shape[-2]");
   if (!mask.defined()) return;
   if (is_causal) raise<ArgumentError>(op, ": both attn_mask and is_causal are given; expected at most one");
-  if (mask.dtype() != DType::Bool && mask.dtype() != q.dtype()) raise<DTypeError>(op, ": attn_mask is ", mask.dtype(), "; expected bool or ", q.dtype());
+  if (mask.dtype() != DType::Bool && mask.dtype() != q.dtype())
+    raise<DTypeError>(op, ": Expected attn_mask dtype to be bool or to match query dtype, but got attn_mask.dtype: ", mask.dtype(), " and query.dtype: ", q.dtype());
   Dims want = q.sizes();
   want.back() = k.size(-2);
   const int lead = want.size() - mask.ndim();
@@ -420,21 +445,29 @@ inline void one_per_row(const char* op, const Tensor& bias, const Tensor& weight
   if (bias.ndim() != 1 || bias.size(0) != weight.size(0)) raise<ShapeError>(op, ": bias has shape ", bias.sizes(), "; expected [", weight.size(0), "]");
 }
 
+inline void pad_pairs(const char* op, const Tensor& x, IntList pad) {
+  if (pad.size() % 2 != 0)
+    raise<ArgumentError>(op, ": Padding length must be divisible by 2: pad = ", pad, " for a tensor of shape ", x.sizes(), "; expected a (before, after) pair for each axis");
+  if (static_cast<int64_t>(pad.size() / 2) > x.ndim())
+    raise<ArgumentError>(op, ": Padding length should be less than or equal to two times the input dimension but got padding length ", pad.size(), " and input of dimension ", x.ndim(),
+                         ": pad = ", pad, " for a tensor of shape ", x.sizes());
+}
 // Padding by elements of x: a border of a circular axis is at most the axis, of a reflected one all but its end.
 inline void pad_within(const char* op, const Tensor& x, IntList pad, std::string_view mode) {
   if (mode != "reflect" && mode != "replicate" && mode != "circular")
     raise<ArgumentError>(op, ": mode = '", mode, "'; expected 'constant', 'reflect', 'replicate' or 'circular'");
   const int axes = static_cast<int>(pad.size() / 2);
-  if (pad.size() % 2 != 0 || axes > x.ndim())
-    raise<ArgumentError>(op, ": pad = ", pad, " for a tensor of shape ", x.sizes(), "; expected a (before, after) pair for at most ", x.ndim(), " axes");
+  pad_pairs(op, x, pad);
   for (int k = 0; k < axes; ++k) {
     const int dim = x.ndim() - 1 - k;
     const int64_t n = x.size(dim), before = pad[static_cast<size_t>(2 * k)], after = pad[static_cast<size_t>(2 * k + 1)];
     const int64_t most = mode == "reflect" ? n - 1 : mode == "circular" ? n : INT64_MAX;
     int64_t size = 0;
     const bool huge = __builtin_add_overflow(before, after, &size) || __builtin_add_overflow(size, n, &size);
-    if (before > most || after > most || n == 0 || huge || size < 0)
-      raise<ShapeError>(op, ": pad = ", pad, " with mode '", mode, "' on axis ", dim, " of shape ", x.sizes(), "; expected at most ", most, " on a side");
+    if (huge || size < 0) raise<ShapeError>(op, ": pad = ", pad, " with mode '", mode, "' gives axis ", dim, " of shape ", x.sizes(), " a size below 0 or past what memory can address");
+    if (before > most || after > most || n == 0)
+      raise<ShapeError>(op, mode == "circular" ? ": Padding value causes wrapping around more than once: pad = " : ": Padding size should be less than the corresponding input dimension: pad = ", pad,
+                        " with mode '", mode, "' at dimension ", dim, " of input ", x.sizes());
   }
 }
 

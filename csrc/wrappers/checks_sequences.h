@@ -14,7 +14,7 @@ inline void lengths_between(const char* op, const char* name, const Tensor& leng
   if (lengths.ndim() != 1 || lengths.size(0) != n) raise<ShapeError>(op, ": ", name, " has shape ", lengths.sizes(), "; expected [", n, "]");
   if (!has_values(lengths)) return;
   if (const auto misfit = first_misfit(lengths, most + 1, {}))
-    raise<ArgumentError>(op, ": ", name, "[", misfit->at, "] = ", misfit->value, "; expected 0 to ", most);
+    raise<ArgumentError>(op, ": Expected ", name, misfit->value < 0 ? " to have value at least 0" : text(" to have value at most ", most), ", but got value ", misfit->value, " at element ", misfit->at);
 }
 
 inline void ctc_arguments(const char* op, const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths,
@@ -24,7 +24,7 @@ inline void ctc_arguments(const char* op, const Tensor& log_probs, const Tensor&
   if (targets.dtype() != DType::Int64) raise<DTypeError>(op, ": targets is ", targets.dtype(), "; expected int64");
   const int64_t t = log_probs.size(0), n = log_probs.size(1), c = log_probs.size(2);
   if (targets.size(0) != n) two_shapes(op, "log_probs", log_probs, "targets", targets, "one row of targets for each sequence");
-  if (blank < 0 || blank >= c) raise<ArgumentError>(op, ": blank = ", blank, "; expected 0 <= blank < ", c, ", the number of classes");
+  if (blank < 0 || blank >= c) raise<ArgumentError>(op, ": blank must be in label range: blank = ", blank, "; expected 0 <= blank < ", c, ", the number of classes");
   lengths_between(op, "input_lengths", input_lengths, n, t);
   lengths_between(op, "target_lengths", target_lengths, n, targets.size(1));
   indices_below(op, targets, c);
@@ -37,8 +37,14 @@ inline void ctc_gradients(const char* op, const Tensor& dy, const Tensor& y, con
 
 inline void grid_arguments(const char* op, const Tensor& x, const Tensor& grid, int64_t mode, int64_t padding_mode) {
   const int axes = x.ndim() - 2;
-  if ((axes != 2 && axes != 3) || grid.ndim() != x.ndim() || grid.size(0) != x.size(0) || grid.size(-1) != axes)
+  if ((axes == 2 || axes == 3) && grid.ndim() == x.ndim()) {
+    if (grid.size(0) != x.size(0))
+      raise<ShapeError>(op, ": expected grid and input to have same batch size, but got input with sizes ", x.sizes(), " and grid with sizes ", grid.sizes());
+    if (grid.size(-1) != axes)
+      raise<ShapeError>(op, ": expected grid to have size ", axes, " in last dimension, but got grid with sizes ", grid.sizes(), " for input with sizes ", x.sizes());
+  } else {
     two_shapes(op, "input", x, "grid", grid, "[N, C, H, W] with [N, H', W', 2], or [N, C, D, H, W] with [N, D', H', W', 3]");
+  }
   if (!is_float(x.dtype())) raise<DTypeError>(op, ": input is ", x.dtype(), "; expected floating point numbers");
   one_dtype(op, "input", x, "grid", grid);
   for (int d = 2; d < x.ndim(); ++d)

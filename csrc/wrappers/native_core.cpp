@@ -358,7 +358,7 @@ std::vector<Tensor> split(const Tensor& x, int64_t split_size, int64_t dim) {
   dim = wrap_dim("split", "dim", dim, x);
   const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 0;
   if (x.ndim() == 0) raise<ShapeError>("split: a 0-d tensor has no axis to split");
-  if (split_size < 0 || (split_size == 0 && n != 0)) raise<ArgumentError>("split: split_size = ", split_size, "; expected at least 1");
+  if (split_size < 0 || (split_size == 0 && n != 0)) raise<ArgumentError>("split: expects split_size be non-negative, and 0 only for an empty axis, but got split_size=", split_size);
   if (n > 0) check_room_for_views("split", n / split_size);
   Dims sizes;
   for (int64_t at = 0; at < n; at += split_size) sizes.push_back(std::min(split_size, n - at));
@@ -367,7 +367,7 @@ std::vector<Tensor> split(const Tensor& x, int64_t split_size, int64_t dim) {
 }
 
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
-  if (chunks < 1) raise<ArgumentError>("chunk: chunks = ", chunks, "; expected at least 1");
+  if (chunks < 1) raise<ArgumentError>("chunk: expects `chunks` to be greater than 0, got: ", chunks);
   dim = wrap_dim("chunk", "dim", dim, x);
   const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 0;
   if (n == 0 && x.ndim()) {  // as many parts as were asked for, which is no way to ask for endless work

@@ -91,8 +91,8 @@ void one_type(const char* op, const Tensor& A, const Tensor& B) {
 }
 void fitting_sides(const char* op, const Tensor& A, const Tensor& B, bool left) {
   if (B.size(left ? -2 : -1) != A.size(-1))
-    raise<ShapeError>(check::linalg_name(op), ": A has shape ", A.sizes(), ", B has shape ", B.sizes(), "; expected B.shape[", left ? -2 : -1,
-                      "] == A.shape[-1] with left = ", left);
+    raise<ShapeError>(check::linalg_name(op), ": Incompatible shapes of A and B for the equation ", left ? "AX = B: A has shape " : "XA = B: A has shape ", A.sizes(), ", B has shape ",
+                      B.sizes(), "; expected B.shape[", left ? -2 : -1, "] == A.shape[-1] with left = ", left);
 }
 
 // x T^-1 and x T^-T

@@ -358,7 +358,8 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
   if (weight.numel() == 1) return op::prelu_kernel(x, op::reshape(weight, Dims()));
   const int64_t channels = x.ndim() > 1 ? x.size(1) : 1;
   if (weight.ndim() != 1 || weight.numel() != channels)
-    raise<ShapeError>("prelu: weight has shape ", weight.sizes(), ", x has shape ", x.sizes(), "; expected one weight, or one per channel (", channels, ")");
+    raise<ShapeError>("prelu: Mismatch of parameter numbers and input channel size. Found parameter numbers = ", weight.numel(), " and channel size = ", channels, ": weight has shape ",
+                      weight.sizes(), ", x has shape ", x.sizes());
   Dims shape(x.ndim(), 1);
   shape[1] = channels;
   return op::prelu_kernel(x, op::reshape(weight, shape));

@@ -118,12 +118,13 @@ Tensor multi_margin_rows(const Tensor& x, const Tensor& target, int64_t p, doubl
 Tensor glu(const Tensor& x, int64_t dim) {
   dim = wrap_dim("glu", "dim", dim, x);
   const int64_t n = x.ndim() ? x.size(static_cast<int>(dim)) : 1;
-  if (n % 2 != 0) raise<ShapeError>("glu: axis ", dim, " of shape ", x.sizes(), " has odd size ", n, "; expected an even one");
+  if (x.ndim() == 0) raise<ShapeError>("glu: does not support scalars because halving size must be even: x has shape []");
+  if (n % 2 != 0) raise<ShapeError>("glu: Halving dimension must be even, but dimension ", dim, " is size ", n, " of shape ", x.sizes());
   return op::mul(op::slice(x, dim, 0, n / 2, 1), op::sigmoid(op::slice(x, dim, n / 2, n, 1)));
 }
 
 static void check_pixels(const char* op, const Tensor& x, const char* shape, const char* name, int64_t factor) {
-  if (x.ndim() < 3) raise<ShapeError>(op, ": input has shape ", x.sizes(), "; expected ", shape);
+  if (x.ndim() < 3) raise<ShapeError>(op, ": expects input to have at least 3 dimensions, ", shape, ", but got input with ", x.ndim(), " dimension(s), of shape ", x.sizes());
   if (factor < 1) raise<ArgumentError>(op, ": ", name, " = ", factor, "; expected a positive ", name);
 }
 
@@ -135,7 +136,8 @@ Tensor pixel_shuffle(const Tensor& x, int64_t upscale_factor) {
   const int64_t c = x.size(n), h = x.size(n + 1), w = x.size(n + 2);
   const int64_t square = Extent(r) * Extent(r);
   if (c % square != 0)
-    raise<ShapeError>("pixel_shuffle: ", c, " channels (shape ", x.sizes(), ") do not divide by upscale_factor^2 = ", square);
+    raise<ShapeError>("pixel_shuffle: expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but input.size(-3)=", c, " is not divisible by ", square,
+                      ": input has shape ", x.sizes());
   Dims parts(x.sizes()), order(n), out(x.sizes());
   parts[n] = c / square, parts[n + 1] = parts[n + 2] = r;
   parts.push_back(h), parts.push_back(w);
@@ -150,7 +152,10 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t downscale_factor) {
   check_pixels("pixel_unshuffle", x, "[*, C, H r, W r]", "downscale_factor", r);
   const int n = x.ndim() - 3;
   const int64_t c = x.size(n), h = x.size(n + 1), w = x.size(n + 2);
-  if (h % r != 0 || w % r != 0) raise<ShapeError>("pixel_unshuffle: ", h, " x ", w, " (shape ", x.sizes(), ") does not divide by ", r);
+  for (const auto& [name, at] : {std::pair{"height", -2}, std::pair{"width", -1}})
+    if (x.size(at) % r != 0)
+      raise<ShapeError>("pixel_unshuffle: expects ", name, " to be divisible by downscale_factor, but input.size(", at, ")=", x.size(at), " is not divisible by ", r, ": input has shape ",
+                        x.sizes());
   Dims parts(x.sizes()), order(n), out(x.sizes());
   parts[n + 1] = h / r, parts[n + 2] = r;
   parts.push_back(w / r), parts.push_back(r);

@@ -19,7 +19,7 @@ std::atomic<DType> default_float{DType::Float32};
 
 DType default_dtype() { return default_float.load(std::memory_order_relaxed); }
 void set_default_dtype(DType dtype) {
-  if (!is_float(dtype)) raise<DTypeError>("set_default_dtype: dtype = ", dtype, "; expected a floating point type");
+  if (!is_float(dtype)) raise<DTypeError>("set_default_dtype: only floating-point types are supported as the default type, but dtype = ", dtype);
   graph::settle_here();  // its ops look at the type again
   default_float.store(dtype);
 }

@@ -122,8 +122,16 @@ class RefusedTypeError(TypeError, ValueError, RuntimeError):
     """A value of another type than a transformation of functions takes: PyTorch raises each of the three, depending on the place."""
 
 
+class RefusedValueError(ValueError, RuntimeError):
+    """A value that an argument can not have, which PyTorch finds late."""
+
+
 class RefusedElementsError(DTypeError, ValueError):
     """A tensor of other elements than a transformation of functions takes."""
+
+
+class NoFolderError(FileNotFoundError, RuntimeError):
+    """A file that is to be written into a folder that is not there."""
 
 
 class NotThereError(ArgumentError, NotImplementedError):

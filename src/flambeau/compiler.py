@@ -48,6 +48,7 @@ from flambeau._compiler_marks import (
     substitute_in_graph,
     switches,
 )
+from flambeau._errors import RefusedValueError
 from flambeau._warn import warn
 from flambeau.autograd.modes import no_grad
 
@@ -543,7 +544,7 @@ def compile(
         tensor([0., 3.])
     """
     if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lazy", "replay", "predict"):
-        raise ValueError(f"compile: mode = {mode!r}; expected None, 'default', 'replay', 'predict' or one of PyTorch's modes")
+        raise RefusedValueError(f"compile: Unrecognized mode={mode}; expected None, 'default', 'replay', 'predict' or another of PyTorch's")
     if shapes_spec is not None:
         raise ValueError(f"compile: shapes_spec = {shapes_spec!r}; expected None: shapes may always change, and are not checked")
     if callable(backend):

@@ -515,7 +515,7 @@ def test_answers_are_true():
     """)
     assert lines[:3] == ["False 0 False False False", "False None False False", "tensor([2., 2.]) False tensor([2.]) False"]
     assert [line.split()[0] for line in lines[3:14]] == [
-        "NoCUDAError", "RuntimeError", "RuntimeError", "Error", "AttributeError", "AttributeError", "OSError", "DownloadRefused", "DownloadRefused",
+        "NoCUDAError", "RefusedValueError", "RefusedValueError", "Error", "AttributeError", "AttributeError", "OSError", "DownloadRefused", "DownloadRefused",
         "OnnxExporterError", "TypeError",
     ]  # fmt: skip
     assert lines[14] == "tensor([3.]) tensor([2.])"

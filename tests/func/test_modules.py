@@ -92,7 +92,7 @@ def test_stacked_state():
     "models, error, text",
     [
         ([], RuntimeError, "Expected at least one model"),
-        ([nn.Linear(1, 1), nn.ReLU()], RuntimeError, "the models are Linear, ReLU"),
+        ([nn.Linear(1, 1), nn.ReLU()], RuntimeError, "of the same class, got Linear, ReLU"),
         ([nn.Linear(1, 1), nn.Linear(1, 1).eval()], RuntimeError, "some models are in training"),
         ([nn.Linear(1, 1), nn.Linear(1, 1).requires_grad_(False)], ValueError, "'weight' requires grad in some models"),
     ],

@@ -331,7 +331,7 @@ def test_meta_tensors_are_named_by_place(obj, place, path):
 @pytest.mark.parametrize("f", [3.5, None, ["a"]], ids=str)
 def test_what_is_no_file(f):
     for call in (lambda: fl.save({}, f), lambda: fl.load(f)):
-        with pytest.raises(TypeError, match="expected a path or a binary file object"):
+        with pytest.raises(TypeError, match="expected 'f' to be string, path, or a file-like object"):
             call()
 
 

@@ -174,7 +174,7 @@ def test_what_packages_name_of_groups_of_processes():
     assert Backend("NCCL") == Backend.NCCL == "nccl"
     with pytest.raises(ValueError, match="name is a int"):
         Backend(3)
-    with pytest.raises(RuntimeError, match="distributed.GradBucket: there is no data-parallel training"):
+    with pytest.raises(RuntimeError, match="distributed.GradBucket: .*there is no data-parallel training"):
         GradBucket()
     start = launcher.elastic_launch(launcher.LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=2), print)
     with pytest.raises(RuntimeError, match="no groups of processes; torch.multiprocessing.spawn"):

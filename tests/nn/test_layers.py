@@ -208,6 +208,21 @@ def test_batch_norm_statistics():
     np.testing.assert_allclose(norm(x).detach().numpy(), want, rtol=1e-5)
 
 
+@pytest.mark.parametrize("width", [24, 144])
+def test_batch_norm_of_many_rows(width):
+    """A result of 32 MiB and more is written in tiles, past the caches, and strips of channels are read ahead."""
+    rows = 2**23 // width + 77
+    x = fl.rand(rows, width) + fl.arange(width) / width
+    norm = nn.BatchNorm1d(width, momentum=1.0)
+    y = norm(x)
+    assert fl.allclose(norm.running_mean, x.sum(0) / rows, rtol=1e-5)
+    assert fl.allclose(norm.running_var, x.var(0), rtol=1e-4)
+    norm.eval()
+    whole, parts = norm(x), fl.cat([norm(part) for part in x.split(rows // 3)])
+    assert fl.equal(whole, parts)
+    assert fl.allclose(y, whole, rtol=1e-4, atol=1e-4)
+
+
 def test_batch_norm_cumulative_average():
     norm = nn.BatchNorm1d(1, momentum=None)
     for value in (1.0, 2.0, 6.0):

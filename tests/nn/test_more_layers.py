@@ -503,12 +503,12 @@ def test_multi_head_attention_forward_is_the_layer():
 @pytest.mark.parametrize(
     "call, text",
     [
-        (lambda: F.grid_sample(fl.ones(1, 1, 2, 2), fl.ones(1, 1, 1, 3)), r"grid has shape \[1, 1, 1, 3\]; expected \[N, C, H, W\]"),
+        (lambda: F.grid_sample(fl.ones(1, 1, 2, 2), fl.ones(1, 1, 1, 3)), r"size 2 in last dimension, but got grid with sizes \[1, 1, 1, 3\]"),
         (lambda: F.grid_sample(fl.ones(1, 1, 2, 2), fl.ones(1, 1, 1, 2), mode="cubic"), "expected mode to be 'bilinear'"),
         (lambda: F.grid_sample(fl.ones(1, 1, 0, 2), fl.ones(1, 1, 1, 2)), "at least one element along every axis"),
         (lambda: F.grid_sample(fl.ones(1, 1, 2, 2), fl.ones(1, 1, 1, 2).double()), "expected one dtype"),
         (lambda: F.ctc_loss(fl.zeros(3, 1, 2), fl.tensor([[1]]), [3], [1], blank=2), "blank = 2; expected 0 <= blank < 2"),
-        (lambda: F.ctc_loss(fl.zeros(3, 1, 2), fl.tensor([[1]]), [4], [1]), r"input_lengths\[.*0.*\] = 4; expected 0 to 3"),
+        (lambda: F.ctc_loss(fl.zeros(3, 1, 2), fl.tensor([[1]]), [4], [1]), "input_lengths to have value at most 3, but got value 4 at element 0"),
         (lambda: F.ctc_loss(fl.zeros(3, 1, 2), fl.tensor([[5]]), [3], [1]), "value 5"),
         (lambda: F.ctc_loss(fl.zeros(3, 0, 2), fl.zeros(0, 1, dtype=fl.int64), [], []), "not empty"),
         (lambda: F.ctc_loss(fl.zeros(3, 2, 2), fl.tensor([1, 1]), [3, 3], [1, 2]), r"expected \[3\], the sum of target_lengths"),

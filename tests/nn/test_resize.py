@@ -17,7 +17,7 @@ def test_pixel_shuffle_round_trip():
     assert y.shape == (2, 2, 6, 10)
     assert y[0, 0, 0, 1].item() == x[0, 1, 0, 0].item()
     assert (F.pixel_unshuffle(y, 2) == x).all()
-    with pytest.raises(ValueError, match="do not divide"):
+    with pytest.raises(ValueError, match="is not divisible by"):
         F.pixel_shuffle(x, 3)
 
 

@@ -236,5 +236,5 @@ def test_means_of_no_windows():
     assert y.shape == (1, 2, 0, 0) and F.adaptive_max_pool2d(x, (0, 2)).shape == (1, 2, 0, 2)
     y.sum().backward()
     assert x.grad.sum().item() == 0
-    with pytest.raises(ValueError, match="expected sizes >= 0"):
+    with pytest.raises(ValueError, match="elements of output_size must be greater than or equal to 0"):
         F.adaptive_avg_pool2d(x, -1)

@@ -68,7 +68,7 @@ def test_binary_cross_entropy_names_what_is_no_probability(dtype, bad):
     x = fl.full((3, 5000), 0.5, dtype=dtype)
     x[1, 4321] = bad
     x[2, 0] = 7
-    text = rf"binary_cross_entropy: x\[1, 4321\] = {bad}; expected all elements between 0 and 1"
+    text = rf"binary_cross_entropy: all elements of input should be between 0 and 1, but x\[1, 4321\] = {bad}"
     with pytest.raises(ValueError, match=text):
         ops.binary_cross_entropy(x, fl.zeros(3, 5000, dtype=dtype))
 
@@ -85,9 +85,9 @@ def test_binary_cross_entropy_takes_the_ends():
 
 @pytest.mark.parametrize("p", [2.0, -0.5, NAN])
 def test_bernoulli_refuses_what_is_no_probability(p):
-    with pytest.raises(ValueError, match=r"bernoulli: p\[1\] = .*; expected all elements between 0 and 1"):
+    with pytest.raises(ValueError, match=r"bernoulli: all elements of input should be between 0 and 1, but p\[1\] = "):
         fl.bernoulli(fl.tensor([0.5, p]))
-    with pytest.raises(ValueError, match=r"bernoulli: p = "):
+    with pytest.raises(ValueError, match=r"between 0 and 1, but p = "):
         fl.bernoulli(fl.tensor(p))
 
 
@@ -218,7 +218,7 @@ def test_refused_because_the_result_could_not_hold_it():
     with pytest.raises(fl.DTypeError, match="dropout: x is int64"):
         fl.nn.functional.dropout(fl.arange(4))
     assert fl.nn.functional.dropout(fl.arange(4), training=False).tolist() == [0, 1, 2, 3]
-    with pytest.raises(fl.ShapeError, match="at least one channel"):
+    with pytest.raises(fl.ShapeError, match="there should be a channel"):
         fl.nn.functional.conv2d(fl.ones(1, 2, 4, 4), fl.ones(0, 2, 3, 3))
 
 

@@ -85,7 +85,7 @@ def test_the_first_target_that_is_no_class_is_named(dtype, layout, at):
     x = fl.randn(700, 5, 3).log_softmax(1)
     F.nll_loss(x, layout(target), ignore_index=255)
     target[at], target[699, 2] = 5, 5
-    with pytest.raises(IndexError, match=rf"target has the value 5 at element \[{at[0]}, {at[1]}\]; expected 0 <= target < 5"):
+    with pytest.raises(IndexError, match=rf"Target 5 is out of bounds at element \[{at[0]}, {at[1]}\]; expected 0 <= target < 5"):
         F.nll_loss(x, layout(target), ignore_index=255)
 
 

@@ -113,31 +113,25 @@ struct ChannelLimits {
   ColumnLimits<T> from(int64_t c) const { return {scale.data() + c, shift.data() + c, lo, hi}; }
 };
 
-// Calls f(first row, rows, where they go) for rows of a matrix [n, c], by several threads. A large result goes past the caches, tile by tile: whoever reads
-// it next would not find it there, and its lines need not be read first. `over` is memory that is read, and may be the result's.
-template <class S, class F>
-void each_row_to(const Tensor& to, const Channels& s, const void* over, const F& f) {
-  constexpr int64_t kTileElements = 4096, kFew = 256;  // few enough that reading goes on while they are written
-  S* const out = to.data<S>();
-  const bool streams = s.n * s.c * static_cast<int64_t>(sizeof(S)) >= kStreamBytes && s.c <= kTileElements && out != over;
-  parallel_work(s.n, s.c, 16384, [&](int64_t n0, int64_t n1) {
-    if (!streams) return f(n0, n1 - n0, out + n0 * s.c);
-    alignas(64) S tile[kTileElements];
-    const int64_t step = std::max<int64_t>(1, kFew / s.c);
-    for (int64_t r = n0; r < n1; r += step) {
-      const int64_t rows = std::min(step, n1 - r);
-      f(r, rows, tile);
-      stream_loop(out + r * s.c, tile, static_cast<size_t>(rows * s.c) * sizeof(S));
-    }
-    stream_end();
-  });
-}
-
+// A large result goes past the caches, tile by tile: its lines need not be read first, and who reads it next would not find them there. (Gradients are as
+// fast either way: measured.)
 template <class S, class T>
 void batch_affine(const Tensor& from, const Tensor& to, const Channels& s, const ChannelLimits<T>& limits) {
   if (s.plane == 1) {
-    each_row_to<S>(to, s, from.data(), [&](int64_t row, int64_t rows, S* y) {
-      FL_PICK_MEMORY(norm_col_affine)(from.data<S>() + row * s.c, y, rows, s.c, s.c, limits.from(0));
+    constexpr int64_t kTileElements = 4096, kFew = 256;  // few enough that reading goes on while they are written
+    const S* const x = from.data<S>();
+    S* const y = to.data<S>();
+    const bool streams = s.n * s.c * static_cast<int64_t>(sizeof(S)) >= kStreamBytes && s.c <= kTileElements && x != y;
+    parallel_work(s.n, s.c, 16384, [&](int64_t n0, int64_t n1) {
+      if (!streams) return FL_PICK_MEMORY(norm_col_affine)(x + n0 * s.c, y + n0 * s.c, n1 - n0, s.c, s.c, limits.from(0));
+      alignas(64) S tile[kTileElements];
+      const int64_t step = std::max<int64_t>(1, kFew / s.c);
+      for (int64_t r = n0; r < n1; r += step) {
+        const int64_t rows = std::min(step, n1 - r);
+        FL_PICK_MEMORY(norm_col_affine)(x + r * s.c, tile, rows, s.c, s.c, limits.from(0));
+        stream_loop(y + r * s.c, tile, static_cast<size_t>(rows * s.c) * sizeof(S));
+      }
+      stream_end();
     });
     return;
   }
@@ -493,9 +487,10 @@ void batch_norm_clamp_backward(const Tensor& dy, const Tensor& x, const Tensor& 
     // With given statistics nothing depends on x but limits: it is not read, since 0 times infinity is no 0.
     const Tensor& seen = training || !std::isnan(lo) ? x : dy;
     if (s.plane == 1) {
-      each_row_to<S>(dx, s, dx.data(), [&](int64_t row, int64_t rows, S* to) {
-        const int64_t from = row * s.c;
-        FL_PICK_MEMORY(norm_col_combine)(dy.data<S>() + from, seen.data<S>() + from, to, rows, s.c, s.c, pm, a.data(), b.data(), c.data(), limits.from(0));
+      parallel_work(s.n, s.c, 16384, [&](int64_t n0, int64_t n1) {
+        const int64_t from = n0 * s.c;
+        FL_PICK_MEMORY(norm_col_combine)(dy.data<S>() + from, seen.data<S>() + from, dx.data<S>() + from, n1 - n0, s.c, s.c, pm, a.data(), b.data(),
+                                         c.data(), limits.from(0));
       });
       return;
     }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Any, NoReturn
 
+from flambeau._errors import RefusedValueError
+
 __all__ = [
     "Backend",
     "GradBucket",
@@ -79,7 +81,10 @@ GroupMember = type("GroupMember", (), {"WORLD": None, "NON_GROUP_MEMBER": None})
 
 
 def _none(name: str) -> NoReturn:
-    raise RuntimeError(f"distributed.{name}: there is no data-parallel training here; flambeau.pipeline trains over several processes")
+    raise RefusedValueError(
+        f"distributed.{name}: Default process group has not been initialized, and there can be none: "
+        "there is no data-parallel training here; flambeau.pipeline trains over several processes"
+    )
 
 
 def is_available() -> bool:

@@ -93,7 +93,7 @@ class Batched(Wrapped):
         return f"Batched(level={self._level.number}, samples={self._level.size}, value={self._value!r})"
 
     def __bool__(self) -> bool:
-        raise _refused("the value of a tensor decides which way the program goes", "where()")
+        raise _refused("It looks like you're attempting to use a Tensor in some data-dependent control flow", "where()")
 
     def __float__(self) -> float:
         raise _refused("a tensor is made a Python number", "ops on the tensor")

@@ -171,7 +171,7 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
         raise ArgumentError("stack_module_state: Expected at least one model, got 0")
     kinds = sorted({type(m).__name__ for m in models})
     if len({type(m) for m in models}) > 1:
-        raise RefusedTypeError(f"stack_module_state: the models are {', '.join(kinds)}; expected one class")
+        raise RefusedTypeError(f"stack_module_state: Expected all models to be of the same class, got {', '.join(kinds)}")
     if len({m.training for m in models}) > 1:
         raise ArgumentError("stack_module_state: some models are in training and others are not; call train() or eval() on all of them")
     return _stacked([dict(m.named_parameters()) for m in models]), _stacked([dict(m.named_buffers()) for m in models])

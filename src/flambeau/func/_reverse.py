@@ -62,7 +62,9 @@ def check_leaf(op: str, what: str, i: int, leaf: Any) -> None:
         raise RefusedTypeError(f"{op}: {what} {i} is a {type(leaf).__name__}; expected tensors, or tuples, lists and dicts of them")
     dtype = dtype_of(leaf)
     if not (dtype.is_floating_point or dtype.is_complex):
-        raise RefusedElementsError(f"{op}: {what} {i} is {dtype}; expected a floating point or complex tensor (x.float())")
+        raise RefusedElementsError(
+            f"{op}: {what} {i} is {dtype}, but only Tensors of floating point dtype (or complex ones) have gradients; convert it: x.float()"
+        )
 
 
 def check_real(op: str, what: str, leaves: Sequence[Any]) -> None:
@@ -162,7 +164,10 @@ def outputs(op: str, out: Any) -> tuple[list[Tensor], Make]:
         raise _C.ArgumentError(f"{op}: the function returned {out!r}; expected at least one tensor")
     for i, leaf in enumerate(leaves):
         if not isinstance(leaf, Tensor):
-            raise RefusedTypeError(f"{op}: output {i} is a {type(leaf).__name__}; expected tensors, or tuples, lists and dicts of them")
+            raise RefusedTypeError(
+                f"{op}: expected the function to return only tensors, or tuples, lists and dicts of them, "
+                f"got unsupported type {type(leaf)} at {i}"
+            )
     return leaves, build
 
 

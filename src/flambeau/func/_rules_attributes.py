@@ -152,8 +152,8 @@ for _name in ("linspace", "logspace"):
 
 _refuse(
     ("item", "__bool__", "__float__", "__int__", "__index__"),
-    "the value of a tensor is read (item(), bool(), or an if or while on it), but inside of vmap it stands for one value per sample; "
-    "use where() and other ops on tensors",
+    "It looks like you're calling .item() on a Tensor (or bool(), or an if or while on it), but inside of vmap it stands for one value per "
+    "sample; use where() and other ops on tensors",
 )
 _refuse(
     ("data_ptr", "_storage_ptr", "_storage_bytes"),

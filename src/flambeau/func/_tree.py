@@ -88,7 +88,10 @@ def spread(op: str, what: str, prefix: Any, tree: Any) -> list[Any]:
     if outer is None:
         return [prefix] * len(flatten(tree)[0])
     if inner is None or len(inner[0]) != len(outer[0]) or not _same_keys(prefix, tree):
-        raise ValueError(f"{op}: {what} = {prefix!r} does not fit {_shape_of(tree)}; expected one value, or a structure that begins so")
+        raise ValueError(
+            f"{op}: {what} = {prefix!r} is not compatible with the structure of {_shape_of(tree)}; "
+            "expected one value, or a structure that begins so"
+        )
     return [leaf for p, t in zip(outer[0], inner[0], strict=True) for leaf in spread(op, what, p, t)]
 
 

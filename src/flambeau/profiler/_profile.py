@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from flambeau._C import profiler as _recorder
+from flambeau._errors import AssertedValueError
 from flambeau._warn import warn
 from flambeau.profiler import _trace
 from flambeau.profiler._averages import EventAverages, ModuleRow, averages, modules_table, single
@@ -62,7 +63,7 @@ def schedule(
         ("wait", wait, 0), ("warmup", warmup, 0), ("active", active, 1), ("repeat", repeat, 0), ("skip_first", skip_first, 0),
     ):  # fmt: skip
         if value < least:
-            raise ValueError(f"schedule: {name} = {value}; expected at least {least}")
+            raise AssertedValueError(f"schedule: {name} = {value}; expected at least {least}")
 
     def action(step: int) -> ProfilerAction:
         if step < 0:

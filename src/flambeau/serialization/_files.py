@@ -8,14 +8,14 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from flambeau._errors import NoFolderError, NoTensorError
+
 
 def path_of(op: str, f: Any) -> str:
     try:
         return os.fsdecode(f)
     except TypeError:
-        raise TypeError(
-            f"{op}: f is a {type(f).__name__}; expected a path or a binary file object"
-        ) from None
+        raise NoTensorError(f"{op}: f is a {type(f).__name__}; expected 'f' to be string, path, or a file-like object") from None
 
 
 def write_file(path: str, write: Callable[[Any], None]) -> None:
@@ -30,6 +30,9 @@ def write_file(path: str, write: Callable[[Any], None]) -> None:
         else:
             _replace(target, write)
     except OSError as error:
+        folder = os.path.dirname(path)
+        if isinstance(error, FileNotFoundError) and folder and not os.path.isdir(folder):
+            raise NoFolderError(errno.ENOENT, f"Parent directory {folder} does not exist.", path) from None
         if error.errno is None or error.filename == path:
             raise
         # The names in the error are the temporary file's or the link's target.

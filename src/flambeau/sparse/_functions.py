@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from flambeau import _C
 from flambeau._C import Tensor, ops
-from flambeau._errors import NoSparseError
+from flambeau._errors import NoSparseError, RefusedTypeError
 from flambeau._no_tensor import wants_tensors
 from flambeau.sparse._answers import answers, coalesced, in_layout_of, pairs, rows_of, wrapped
 from flambeau.sparse._compressed import SparseCompressed, SparseCSC, SparseCSR
@@ -360,7 +360,7 @@ def sum(input: Any, dim: int | Sequence[int] | None = None, dtype: Any = None) -
         tensor([2., 7.])
     """
     if not isinstance(input, SparseTensor):
-        raise TypeError("sparse.sum: input is a dense tensor; expected a sparse one")
+        raise RefusedTypeError("sparse.sum: input is a dense tensor; expected a sparse one")
     values = input._val if dtype is None else input._val.to(dtype)
     if dim is None or (not isinstance(dim, int) and not dim):
         return values.sum()

@@ -90,8 +90,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         shapes = f"input has shape {list(input_.shape)}, target {list(target_.shape)}"
         if target_.ndim > 1 or input_.ndim != target_.ndim + 1 or input_.shape[:-1] != target_.shape:
             n = self.in_features
+            many = "0D or 1D target tensor expected, multi-target not supported"
+            why = many if target_.ndim > 1 else "Input and target should have the same size in the batch dimension"
             raise ShapeError(
-                f"AdaptiveLogSoftmaxWithLoss: Input and target should have the same size in the batch dimension: {shapes}; "
+                f"AdaptiveLogSoftmaxWithLoss: {why}: {shapes}; "
                 f"expected [N, {n}] and [N], or [{n}] and []"
             )
         x, target = (input_, target_) if target_.ndim else (input_.unsqueeze(0), target_.unsqueeze(0))

@@ -140,6 +140,8 @@ class RNNBase(Module):
     ) -> None:
         super().__init__()
         name = type(self).__name__
+        if mode not in _GATES:
+            raise ValueError(f"{name}: Unrecognized RNN mode: {mode}; expected one of {', '.join(_GATES)}")
         if proj_size and mode != "LSTM":
             raise ValueError(f"{name}: proj_size = {proj_size}, but the proj_size argument is only supported for LSTM, not RNN or GRU")
         if proj_size < 0:
