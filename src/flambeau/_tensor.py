@@ -371,14 +371,19 @@ def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False, *, memory
         return f"{library}.{part}{TYPE_NAMES.get(self.dtype.name, self.dtype.name)}"
     if dtype is Tensor or dtype == f"{library}.Tensor":
         return self.to(_C.get_default_dtype(), **form)
-    if isinstance(dtype, type) and issubclass(dtype, Tensor):
-        raise ValueError(f"type: dtype = {dtype.__name__}; expected a dtype, Tensor or one of {', '.join(TYPE_NAMES.values())}")
     if isinstance(dtype, str):
         found = [name for name, text in TYPE_NAMES.items() if text == dtype.rpartition(".")[2]]
         if not found or ".cuda." in dtype:
             raise ValueError(f"type: dtype = {dtype!r}; expected a dtype or one of {', '.join(TYPE_NAMES.values())}")
         dtype = getattr(_C, found[0])
-    return self.to(dtype if isinstance(dtype, _C.dtype) else getattr(dtype, "dtype", dtype), **form)
+    if isinstance(dtype, type):
+        named = getattr(dtype, "dtype", None)  # FloatTensor and its like have one; Tensor and NumPy's types have another thing of that name
+        if not isinstance(named, _C.dtype) and dtype not in (bool, int, float, complex):
+            raise ValueError(f"type: dtype = {dtype.__name__}; expected a dtype, Tensor or one of {', '.join(TYPE_NAMES.values())}")
+        dtype = named or dtype
+    elif not isinstance(dtype, _C.dtype):
+        raise TypeError(f"type: dtype must be a type, str, or dtype object; got a {type(dtype).__name__}")
+    return self.to(dtype, **form)
 
 
 def _cast_method(method: str, name: str) -> Callable[..., Tensor]:

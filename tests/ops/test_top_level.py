@@ -198,6 +198,18 @@ def test_type_takes_the_class_of_tensors_for_the_default_type():
         x.type(fl.nn.Parameter)
 
 
+@pytest.mark.parametrize("kind", [np.float64, fl.nn.Linear, fl.nn.Parameter, "float"], ids=["numpy", "layer", "parameter", "text"])
+def test_type_refuses_what_is_no_type_of_tensors(kind):
+    with pytest.raises(ValueError, match=f"type: dtype = '?{getattr(kind, '__name__', kind)}'?; expected a dtype"):
+        fl.ones(2).type(kind)
+
+
+@pytest.mark.parametrize("kind", [3, np.dtype("float32"), fl.device("cpu"), fl.zeros(1).double()], ids=["number", "numpy", "device", "tensor"])
+def test_type_refuses_what_only_to_takes(kind):
+    with pytest.raises(TypeError, match="type: dtype must be a type, str, or dtype object; got a "):
+        fl.ones(2).type(kind)
+
+
 def test_convolution_of_any_axes():
     for axes, name in enumerate(("conv1d", "conv2d", "conv3d"), 1):
         x, w, b = fl.randn(1, 2, *[5] * axes), fl.randn(4, 1, *[3] * axes), fl.randn(4)
