@@ -247,6 +247,35 @@ def test_overloads_are_those_of_aten():
     assert lines[2:] == ["True aten::add.Tensor True", "aten.mm has no overload 'Tensor'; expected one of default, out, dtype_out, dtype"]
 
 
+def test_gradients_have_names_for_tables_of_programs():
+    lines = run("""
+        names = "native_batch_norm_backward native_layer_norm_backward select_backward slice_backward threshold_backward max_pool2d_with_indices_backward"
+        table = {getattr(aten, name).default: name for name in names.split()}
+        class Count(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                if func in table:
+                    print(table[func])
+                return func(*args, **(kwargs or {}))
+        x = torch.randn(2, 3, 4, 4, requires_grad=True)
+        with Count():
+            nn.BatchNorm2d(3)(x).relu().sum().backward()
+        with Count():
+            F.layer_norm(x, (4,)).sum().backward()
+            x[0].sum().backward()
+            x[:, 1:].sum().backward()
+        print(aten.tanh_backward(torch.ones(2), torch.tensor([0.0, 0.5])).tolist(), hasattr(aten, "nonsense_backward"), hasattr(torch.ops.prims, "select_backward"))
+        try:
+            aten.max_pool2d_with_indices_backward.default(x, x, [2, 2], [2, 2], [0, 0], [1, 1], False, x)
+        except NotImplementedError as error:
+            print(error)
+    """)
+    assert lines[:5] == ["threshold_backward", "native_batch_norm_backward", "native_layer_norm_backward", "select_backward", "slice_backward"]
+    assert lines[5:] == [
+        "[1.0, 0.75] False False",
+        "aten::max_pool2d_with_indices_backward: this gradient is made of other kernels in flambeau; call autograd.grad with the operator's result",
+    ]
+
+
 def test_a_mode_keeps_nothing():
     lines = run("""
         import gc, weakref

@@ -180,6 +180,28 @@ _PRIVATE = frozenset((
     "_sample_dirichlet", "_shape_as_tensor", "_softmax", "_softmax_backward_data", "_standard_gamma",
 ))  # fmt: skip
 
+# Gradients that ATen has as operators: programs name them in tables of what they count. Those that are kernels here can be called.
+_GRADIENTS = frozenset("""
+    _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward _cdist_backward _ctc_loss_backward _embedding_bag_backward
+    _embedding_bag_dense_backward _embedding_bag_sparse_backward _fused_rms_norm_backward _masked_softmax_backward _pdist_backward
+    _prelu_kernel_backward _scaled_dot_product_flash_attention_for_cpu_backward _segment_reduce_backward _sparse_sum_backward
+    _upsample_bicubic2d_aa_backward _upsample_bilinear2d_aa_backward _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward
+    _upsample_nearest_exact3d_backward _weight_norm_interface_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward
+    affine_grid_generator_backward avg_pool2d_backward avg_pool3d_backward binary_cross_entropy_backward cumprod_backward
+    diagonal_backward elu_backward embedding_backward embedding_dense_backward embedding_sparse_backward fractional_max_pool2d_backward
+    fractional_max_pool3d_backward gather_backward glu_backward grid_sampler_2d_backward grid_sampler_3d_backward hardshrink_backward
+    hardsigmoid_backward hardswish_backward hardtanh_backward huber_loss_backward index_select_backward leaky_relu_backward
+    linear_backward log_sigmoid_backward logit_backward masked_scatter_backward masked_select_backward matmul_backward
+    max_pool2d_with_indices_backward max_pool3d_with_indices_backward mish_backward mse_loss_backward multi_margin_loss_backward
+    multilabel_margin_loss_backward native_batch_norm_backward native_dropout_backward native_group_norm_backward
+    native_layer_norm_backward nll_loss2d_backward nll_loss_backward reflection_pad1d_backward reflection_pad2d_backward
+    reflection_pad3d_backward replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
+    rrelu_with_noise_backward select_backward sigmoid_backward silu_backward slice_backward smooth_l1_loss_backward
+    soft_margin_loss_backward softplus_backward softshrink_backward tanh_backward threshold_backward trace_backward unfold_backward
+    upsample_bicubic2d_backward upsample_bilinear2d_backward upsample_linear1d_backward upsample_nearest1d_backward
+    upsample_nearest2d_backward upsample_nearest3d_backward upsample_trilinear3d_backward value_selecting_reduction_backward
+""".split())
+
 
 def _found(name: str) -> Any:
     """The function that is ATen's operator of this name, or None."""
@@ -206,6 +228,8 @@ class Namespace:
                 packet = OpOverloadPacket(self.name, name, function)
                 self.__dict__[name] = packet
                 return packet
+            if self.name == "aten" and name in _GRADIENTS:
+                return _kernel(name)
             raise AttributeError(f"torch.ops.{self.name}.{name} is not in flambeau")
         registered = getattr(getattr(flambeau.ops, self.name), name, None)  # those of flambeau.library
         if registered is not None:
@@ -234,7 +258,7 @@ def _itself(name: str) -> Any:
 
     kernel = getattr(flambeau._C.ops, kernel_name(name), None)
     if kernel is None:
-        return _only_as_it_was(name)
+        return _no_kernel(name) if name in _GRADIENTS else _only_as_it_was(name)
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with _Results(name) as seen:
@@ -262,6 +286,13 @@ class _Results(_python_dispatch.TorchDispatchMode):
 def _only_as_it_was(name: str) -> Any:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"aten::{name}: a kernel of flambeau's, which can be called with the arguments that __torch_dispatch__ got, or tensors like them")
+
+    return refuse
+
+
+def _no_kernel(name: str) -> Any:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"aten::{name}: this gradient is made of other kernels in flambeau; call autograd.grad with the operator's result")
 
     return refuse
 
