@@ -389,8 +389,13 @@ def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False, *, memory
 def _cast_method(method: str, name: str) -> Callable[..., Tensor]:
     dtype = getattr(_C, name)
 
-    def cast(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return self.to(dtype)
+    def cast(self: Tensor, *args: Any, memory_format: Any = None, **kwargs: Any) -> Tensor:
+        if args or kwargs:  # by hand, so that the text names the method
+            raise TypeError(f"{method}: got {', '.join([*map(repr, args), *kwargs])}; expected memory_format= or nothing")
+        if memory_format is None:
+            return self.to(dtype)
+        check_memory_format(method, memory_format)
+        return self.to(dtype, memory_format=memory_format)
 
     cast.__name__ = cast.__qualname__ = method
     cast.__doc__ = f"The same values as {name}; the tensor itself where it is {name} already."

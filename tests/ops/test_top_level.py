@@ -204,6 +204,15 @@ def test_type_refuses_what_is_no_type_of_tensors(kind):
         fl.ones(2).type(kind)
 
 
+@pytest.mark.parametrize("method", ["float", "double", "half", "bfloat16", "int", "long", "bool", "cfloat"])
+def test_casts_take_a_memory_format_alone(method):
+    x = fl.ones(1, 2, 3, 4)
+    assert getattr(x, method)(memory_format=fl.channels_last).dtype is getattr(x, method)().dtype
+    for args, kwargs in (((3,), {}), ((fl.float16,), {}), ((), {"non_blocking": True}), ((), {"memory_format": 3})):
+        with pytest.raises(TypeError, match=f"{method}: .*expected"):
+            getattr(x, method)(*args, **kwargs)
+
+
 @pytest.mark.parametrize("kind", [3, np.dtype("float32"), fl.device("cpu"), fl.zeros(1).double()], ids=["number", "numpy", "device", "tensor"])
 def test_type_refuses_what_only_to_takes(kind):
     with pytest.raises(TypeError, match="type: dtype must be a type, str, or dtype object; got a "):
