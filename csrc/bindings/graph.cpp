@@ -226,25 +226,8 @@ std::vector<Tensor> tensors_of(nb::handle o, const char* arg) { return to_tensor
 
 // [(buffer, bytes, first node, last node)] of internal buffers: what a planner needs to know.
 nb::list lives(const PyProgram& p) {
-  const auto& program = *p.program;
-  const graph::Tape& tape = program.tape();
-  const auto n = static_cast<uint32_t>(tape.nodes.size());
-  std::vector<uint32_t> first(program.buffers().size(), graph::kNone), last(program.buffers().size(), 0);
-  for (uint32_t k = 0; k < n; ++k)
-    for (uint32_t v = tape.nodes[k].first; v < tape.nodes[k].last; ++v)
-      if (const uint32_t b = tape.buffer_of[v]; b != graph::kNone) first[b] = std::min(first[b], program.pass_begin(k)), last[b] = std::max(last[b], program.pass_end(k) - 1);
-  for (uint32_t b = 0; b < program.buffers().size(); ++b)  // one that is written over another is in that one's place
-    if (program.buffers()[b].over != graph::kNone) {
-      uint32_t under = b;
-      while (program.buffers()[under].over != graph::kNone) under = program.buffers()[under].over;
-      last[under] = std::max(last[under], last[b]);
-    }
   nb::list out;
-  for (uint32_t b = 0; b < program.buffers().size(); ++b)
-    if (program.buffers()[b].kind == graph::Program::Kind::Gradient) last[b] = n;  // and afterwards
-  for (uint32_t b = 0; b < program.buffers().size(); ++b)
-    if (const auto& buffer = program.buffers()[b]; buffer.placed() && buffer.over == graph::kNone)
-      out.append(nb::make_tuple(b, buffer.size_bytes, first[b] == graph::kNone ? 0 : first[b], last[b]));
+  for (const auto& life : p.program->lives()) out.append(nb::make_tuple(life.buffer, p.program->buffers()[life.buffer].size_bytes, life.first, life.last));
   return out;
 }
 

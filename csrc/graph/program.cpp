@@ -11,6 +11,10 @@
 
 namespace fl::graph {
 
+namespace {
+constexpr size_t kLargeArena = size_t{32} << 20, kScratchArena = size_t{1} << 20, kLeastGap = size_t{64} << 10;
+}  // namespace
+
 std::atomic<uint64_t> objects_version{0};
 
 Program::Geometry Program::geometry(const Tensor& x, uint32_t buffer) { return {buffer, x.dtype(), x.sizes(), x.strides(), x.offset(), x.storage().birth().inference}; }
@@ -358,12 +362,54 @@ void Program::place(const std::vector<std::pair<uint32_t, size_t>>& offsets, siz
     if (b.placed() && b.over == kNone && b.index == kNone) raise<ArgumentError>("place: not all internal buffers have a place");
   arena_bytes_ = std::max<size_t>(total, 1);
   placed_ = true;
+  if (arena_bytes_ >= kScratchArena && host_allocator().caches()) find_gaps();
+}
+
+std::vector<Program::Life> Program::lives() const {
+  const auto n = static_cast<uint32_t>(tape_.nodes.size());
+  std::vector<uint32_t> first(buffers_.size(), kNone), last(buffers_.size(), 0);
+  for (uint32_t k = 0; k < n; ++k)
+    for (uint32_t v = tape_.nodes[k].first; v < tape_.nodes[k].last; ++v)
+      if (const uint32_t b = tape_.buffer_of[v]; b != kNone) first[b] = std::min(first[b], pass_begin(k)), last[b] = std::max(last[b], pass_end(k) - 1);
+  for (uint32_t b = 0; b < buffers_.size(); ++b) {  // one that is written over another is in that one's place
+    uint32_t under = b;
+    while (buffers_[under].over != kNone) under = buffers_[under].over;
+    if (under != b) last[under] = std::max(last[under], last[b]);
+  }
+  std::vector<Life> out;
+  for (uint32_t b = 0; b < buffers_.size(); ++b)
+    if (const Buffer& buffer = buffers_[b]; buffer.placed() && buffer.over == kNone)
+      out.push_back({b, first[b] == kNone ? 0 : first[b], buffer.kind == Kind::Gradient ? n : last[b]});  // gradients are there afterwards, too
+  return out;
+}
+
+void Program::find_gaps() {
+  const auto n = static_cast<uint32_t>(tape_.nodes.size());
+  gaps_.assign(n, {});
+  std::vector<Life> lives = this->lives();
+  std::sort(lives.begin(), lives.end(), [&](const Life& a, const Life& b) { return buffers_[a.buffer].offset < buffers_[b.buffer].offset; });
+  for (uint32_t k = 0; k < n; ++k) {
+    if (k != pass_begin(k)) continue;
+    size_t end = 0;
+    auto& gaps = gaps_[k];
+    const auto consider = [&](size_t until) {
+      const size_t begin = (end + 63) / 64 * 64;
+      if (until >= begin + kLeastGap) gaps.push_back({begin, until - begin});
+    };
+    for (const Life& life : lives) {
+      if (life.first >= pass_end(k) || life.last < k) continue;
+      consider(buffers_[life.buffer].offset);
+      end = std::max(end, buffers_[life.buffer].offset + buffers_[life.buffer].size_bytes);
+    }
+    consider(arena_bytes_);
+    std::sort(gaps.begin(), gaps.end(), [](const ScratchRoom::Gap& a, const ScratchRoom::Gap& b) { return a.size_bytes > b.size_bytes; });
+    if (gaps.size() > ScratchRoom::kMost) gaps.resize(ScratchRoom::kMost);
+    std::reverse(gaps.begin(), gaps.end());  // small things go into small gaps
+  }
 }
 
 // While the arena rests, others use its memory, and before it is taken what they had besides goes back to the system: kept blocks of one
 // would lie beside those of the other. Gradients that lie in the arena keep it until they are dropped, so that it is lent when the last of them is.
-constexpr size_t kLargeArena = size_t{32} << 20;
-
 void Program::rest() {
   {
     const std::lock_guard lock(mutex_);
@@ -578,9 +624,13 @@ std::optional<std::vector<Tensor>> Program::run(const std::vector<Tensor>& args)
     }
     ~Between() { drop(); }
   } between{*this};
+  ScratchRoom room;
   for (size_t k = 0, done = 1; k < n; k += done) {
     done = 1;
-    if (k == pass_begin_[k]) between.drop();
+    if (k == pass_begin_[k]) {
+      between.drop();
+      if (!gaps_.empty()) room.offer(arena_->data(), gaps_[k]);
+    }
     const NodeRecord& node = tape_.nodes[k];
     if (!runs_[k]) {
       // Its numbers are drawn all the same, so that those after it stay as they are.

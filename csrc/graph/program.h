@@ -46,6 +46,7 @@
 
 #include "base/fork_mutex.h"
 #include "graph/recorder.h"
+#include "storage/scratch.h"
 
 namespace fl::graph {
 
@@ -68,6 +69,11 @@ class Program final : public RefCounted {
   // `budget`: Note [Computed again], graph/recompute.h.
   static Ref<Program> capture(const std::vector<Tensor>& args, const std::vector<Tensor>& outs, bool fold = false, double budget = 1);
 
+  // What has a place in the arena, and the nodes from the first to the last that use it.
+  struct Life {
+    uint32_t buffer, first, last;
+  };
+  std::vector<Life> lives() const;
   // Where internal buffers lie: offsets in an arena of `total` bytes, by buffer.
   void place(const std::vector<std::pair<uint32_t, size_t>>& offsets, size_t total);
   // Gives the arena back until the next run.
@@ -153,6 +159,7 @@ class Program final : public RefCounted {
   bool same_place(uint32_t v, uint32_t u) const;
   NodeRecord node_of(const OpInfo* op, SourceId source, std::initializer_list<Box> args, std::initializer_list<uint32_t> outs);
   void take_arena();
+  void find_gaps();
   void find_overwriters();
   void write_over(uint32_t node);
   void find_passes();
@@ -174,6 +181,7 @@ class Program final : public RefCounted {
   std::vector<Gradient> gradients_;
   Ref<Storage> arena_;
   size_t arena_bytes_ = 0;
+  std::vector<std::vector<ScratchRoom::Gap>> gaps_;  // per node what is free in the arena: Note [Scratch memory]
   bool placed_ = false;
   // Note [The same argument each time]: the number of the memory that an argument had in all recordings; 0 where it differed.
   std::unique_ptr<std::atomic<uint64_t>[]> met_;

@@ -8,6 +8,7 @@
 #include "base/fork_mutex.h"
 #include "storage/allocator.h"
 #include "storage/prepared.h"
+#include "storage/scratch.h"
 
 // Note [Small blocks]
 // Tensors of up to 512 bytes are the ones whose cost is overhead. Their blocks are kept in a list per
@@ -138,6 +139,7 @@ Storage::~Storage() {
   if (deferred_.load(std::memory_order_relaxed)) forget_deferred();
   if (prepared_.load(std::memory_order_relaxed)) forget_prepared();
   if (owned()) drop_host_block(owner_);
+  else if (drop_ == ScratchRoom::give_back) ScratchRoom::give_back(owner_);  // now: the room is gone when locks are
   else if (drop_) locks::when_unlocked(owner_, drop_);  // it may want the GIL: Note [Locks]
 }
 

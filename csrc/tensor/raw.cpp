@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "tensor/scratch.h"
 
 namespace fl {
 
@@ -111,7 +112,7 @@ ChannelRows::ChannelRows(const Tensor& x, RawBytes::Use use) : bytes_(x.storage(
     matrix_ = alias(x, sizes, row_major(sizes), x.offset());
     return;
   }
-  matrix_ = empty(sizes, x.dtype(), x.device());
+  matrix_ = alias(scratch_memory(x.numel(), x.dtype()), sizes, row_major(sizes), 0);
   const Tensor plain = x.is_contiguous() ? x : row_major_copy(x);
   transpose_bytes(plain.data(), matrix_.data(), l.n, l.c, l.s, l.item);
   count_reorder();

@@ -11,6 +11,7 @@
 #include "storage/allocator.h"
 #include "storage/guarded.h"
 #include "storage/prepared.h"
+#include "storage/scratch.h"
 #include "storage/storage.h"
 #include "tests/check.h"
 
@@ -579,6 +580,34 @@ TEST(guarded_blocks_end_at_a_page) {
     }
     CHECK_EQ(allocator.stats().reserved, 0u);
   }
+}
+
+TEST(scratch_memory_lies_in_the_first_gap_that_has_room) {
+  alignas(64) static char arena[1024];
+  const std::vector<ScratchRoom::Gap> gaps = {{0, 128}, {256, 512}};
+  CHECK(!ScratchRoom::take_here(1));
+  ScratchRoom room;
+  CHECK(!ScratchRoom::take_here(1));
+  room.offer(arena, gaps);
+  const auto offset = [](const Ref<Storage>& piece) { return static_cast<char*>(piece->data()) - arena; };
+  {
+    const Ref<Storage> small = ScratchRoom::take_here(100), large = ScratchRoom::take_here(129), more = ScratchRoom::take_here(320);
+    CHECK_EQ(offset(small), 0);
+    CHECK_EQ(offset(large), 256);
+    CHECK_EQ(offset(more), 448);
+    CHECK(!ScratchRoom::take_here(1));
+    {
+      ScratchRoom inner;  // of what runs within: it has its own, or none
+      CHECK(!ScratchRoom::take_here(1));
+    }
+    const Ref<Storage> other = scratch_bytes(64);
+    CHECK(offset(other) < 0 || offset(other) >= 1024);
+    room.offer(arena, gaps);
+    CHECK(!ScratchRoom::take_here(1));  // not before all is back
+  }
+  room.offer(arena, gaps);
+  CHECK_EQ(offset(ScratchRoom::take_here(512)), 256);
+  CHECK_EQ(offset(ScratchRoom::take_here(128)), 0);  // what is back is there again
 }
 
 TEST(blocks_of_the_c_library_go_back_to_it) {

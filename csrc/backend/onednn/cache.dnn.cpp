@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "storage/allocator.h"
 #include "storage/prepared.h"
+#include "tensor/scratch.h"
 
 namespace fl::onednn {
 namespace {
@@ -36,6 +37,7 @@ std::shared_ptr<const Primitive>* find(Cache& c, const Key& key) {
 }
 
 Tensor bytes(size_t n) { return empty(Dims{static_cast<int64_t>(n)}, DType::UInt8); }
+Tensor bytes_for_now(size_t n) { return scratch_memory(static_cast<int64_t>(n), DType::UInt8); }
 
 // Note [Room for code]
 // oneDNN's kernels are code that it writes when a primitive is made. Where no address is left for one (`ulimit -v`), oneDNN 3.2 goes on without it,
@@ -153,7 +155,7 @@ void run_reorder(const Entry& entry, const Primitive::Reorder& r, dnnl::memory& 
   std::vector<dnnl_exec_arg_t> args = {{DNNL_ARG_FROM, from.get()}, {DNNL_ARG_TO, to.get()}};
   dnnl::memory pad;
   if (r.scratchpad.get_size()) {
-    scratch.push_back(bytes(r.scratchpad.get_size()));
+    scratch.push_back(bytes_for_now(r.scratchpad.get_size()));
     pad = dnnl::memory(r.scratchpad, entry.engine(), scratch.back().data());
     args.push_back({DNNL_ARG_SCRATCHPAD, pad.get()});
   }
@@ -167,9 +169,9 @@ Args& Args::add(int id, const dnnl::memory::desc& md, const void* data) {
   return *this;
 }
 
-Tensor reordered(const Entry& entry, const Primitive& p, int i, const void* data) {
+Tensor reordered(const Entry& entry, const Primitive& p, int i, const void* data, bool for_now) {
   const auto& r = p.reorders[i];
-  const Tensor out = bytes(r.wanted.get_size());
+  const Tensor out = for_now ? bytes_for_now(r.wanted.get_size()) : bytes(r.wanted.get_size());
   if (!r.needed) {
     std::memcpy(out.data(), data, r.wanted.get_size());
     return out;
@@ -182,7 +184,7 @@ Tensor reordered(const Entry& entry, const Primitive& p, int i, const void* data
 
 Args& Args::input(const Primitive& p, int i, int id, const void* data) {
   if (!p.reorders[i].needed) return add(id, p.reorders[i].plain, data);
-  scratch_.push_back(reordered(entry_, p, i, data));
+  scratch_.push_back(reordered(entry_, p, i, data, true));
   return add(id, p.reorders[i].wanted, scratch_.back().data());
 }
 
@@ -205,7 +207,7 @@ Args& Args::weight(const Primitive& p, int i, int id, Storage& owner, const void
 Args& Args::output(const Primitive& p, int i, int id, void* data) {
   const auto& r = p.reorders[i];
   if (!r.needed) return add(id, r.plain, data);
-  scratch_.push_back(bytes(r.wanted.get_size()));
+  scratch_.push_back(bytes_for_now(r.wanted.get_size()));
   add(id, r.wanted, scratch_.back().data());
   after_.push_back({&r, keep_.back(), data});
   return *this;
@@ -214,7 +216,7 @@ Args& Args::output(const Primitive& p, int i, int id, void* data) {
 bool Args::run(const Primitive& p) {
   if (p.threads != entry_.threads()) return false;
   if (p.scratchpad.get_size()) {
-    scratch_.push_back(bytes(p.scratchpad.get_size()));
+    scratch_.push_back(bytes_for_now(p.scratchpad.get_size()));
     add(DNNL_ARG_SCRATCHPAD, p.scratchpad, scratch_.back().data());
   }
   if (!entry_.execute(p.primitive, args_)) return false;

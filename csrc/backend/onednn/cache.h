@@ -110,7 +110,7 @@ class Args {
 void add_reorder(const Entry& entry, Primitive& p, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted, bool is_output);
 
 // Input `i` in the layout that the primitive wants: a tensor of bytes.
-Tensor reordered(const Entry& entry, const Primitive& p, int i, const void* data);
+Tensor reordered(const Entry& entry, const Primitive& p, int i, const void* data, bool for_now = false);
 // The same from what is kept with the bytes' owner; undefined where nothing is: Note [Prepared bytes].
 Tensor kept(const Entry& entry, const Primitive& p, int i, Storage& owner, const void* data, bool again = false);
 

@@ -21,6 +21,7 @@
 #include "base/parallel.h"
 #include "ops/conv/native.h"
 #include "ops/matmul/panels.h"
+#include "tensor/scratch.h"
 
 namespace fl::conv {
 
@@ -33,7 +34,7 @@ inline int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a +
 template <class T>
 class Buffer {
  public:
-  explicit Buffer(int64_t n) : tensor_(empty(Dims{n}, dtype_of<T>)) {}
+  explicit Buffer(int64_t n) : tensor_(scratch_memory(n, dtype_of<T>)) {}
   T* data() const { return tensor_.data<T>(); }
 
  private:

@@ -13,7 +13,7 @@
 #include "backend/onednn/onednn.h"
 #include "base/at_load.h"
 #include "base/parallel.h"
-#include "tensor/tensor.h"
+#include "tensor/scratch.h"
 
 namespace fl {
 
@@ -35,7 +35,7 @@ inline void gemv_cols(int64_t n, int64_t k, const double* a, int64_t lda, const 
 
 template <class T>
 struct Scratch {
-  explicit Scratch(int64_t n) : tensor(n ? empty(Dims{n}, dtype_of<T>) : Tensor()) {}
+  explicit Scratch(int64_t n) : tensor(n ? scratch_memory(n, dtype_of<T>) : Tensor()) {}
   T* data() const { return tensor.defined() ? tensor.data<T>() : nullptr; }
   Tensor tensor;
 };
