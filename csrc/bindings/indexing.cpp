@@ -33,10 +33,9 @@ int64_t clamped_int(PyObject* o, const char* arg) {
   return to_int(o, "index", arg);
 }
 
-std::optional<int64_t> slice_part(PyObject* o) {
-  if (o == Py_None) return std::nullopt;
-  return clamped_int(o, "slice bound");
-}
+// An open side of a slice is a number, too: programs that look at graphs, and modes, find what PyTorch's indexing says.
+constexpr int64_t kBegin = 0, kEnd = INT64_MAX;
+int64_t slice_part(PyObject* o, int64_t open) { return o == Py_None ? open : clamped_int(o, "slice bound"); }
 
 // An index past 64 bits is out of range like any other.
 int64_t index_of(PyObject* o, const Tensor& x, int64_t dim) {
@@ -54,7 +53,7 @@ Tensor apply_slice(const Tensor& x, int64_t dim, PyObject* o) {
   if (s->start == Py_None && s->stop == Py_None && s->step == Py_None) return x;
   const int64_t step = s->step == Py_None ? 1 : clamped_int(s->step, "slice step");
   if (step <= 0) raise<ArgumentError>("index: slice step = ", step, "; step must be greater than zero (use flip() for a reversed tensor)");
-  return op::slice(x, dim, slice_part(s->start), slice_part(s->stop), step);
+  return op::slice(x, dim, slice_part(s->start, kBegin), slice_part(s->stop, kEnd), step);
 }
 
 bool is_integer(PyObject* o) { return PyLong_Check(o) && !PyBool_Check(o); }
@@ -210,11 +209,11 @@ PyObject* get_item(PyObject* self, PyObject* index) {
     if (PySlice_Check(index)) {
       if (x.ndim() == 0) raise<IndexError>("index: a 0-d tensor can not be sliced");
       Tensor y = apply_slice(x, 0, index);
-      return wrap(y.same(x) ? op::slice(x, 0, std::nullopt, std::nullopt, 1) : std::move(y));
+      return wrap(y.same(x) ? op::slice(x, 0, kBegin, kEnd, 1) : std::move(y));
     }
     Parsed p = parsed(x, index);
     if (p.advanced) return wrap(without_gil(work_of(x), [&] { return op::index(p.view, p.indices); }));
-    if (p.view.same(x)) return wrap(x.ndim() ? op::slice(x, 0, std::nullopt, std::nullopt, 1) : op::view(x, x.sizes()));
+    if (p.view.same(x)) return wrap(x.ndim() ? op::slice(x, 0, kBegin, kEnd, 1) : op::view(x, x.sizes()));
     return wrap(std::move(p.view));
   } catch (...) {
     return translate_exception();

@@ -66,3 +66,14 @@ def test_hooks_unpack_what_is_shown():
     with fl.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t / 2):
         y = x.exp()
     assert fl.equal(y.grad_fn._saved_result, y)
+
+
+@pytest.mark.parametrize("index, expected", [
+    ((slice(None), slice(1, None)), (1, 2**63 - 1, 1, 1)),
+    (slice(None), (0, 2**63 - 1, 0, 1)),
+    ((..., slice(None, None, 2)), (0, 2**63 - 1, 1, 2)),
+    (slice(1, 2), (1, 2, 0, 1)),
+])  # fmt: skip
+def test_open_sides_of_slices_are_numbers(index, expected):
+    node = fl.ones(3, 4, requires_grad=True)[index].grad_fn
+    assert (node._saved_start, node._saved_end, node._saved_dim, node._saved_step) == expected
