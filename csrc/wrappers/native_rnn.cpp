@@ -4,6 +4,7 @@
 // Note [What a recurrent step keeps]
 // Cells and sequences give their activated gates (and cell states) as outputs, which the layers do not hand on. So a second backward
 // has where to go: from the gates that the formulas below read to the step that made them, whose gradient by z follows from a = f(z).
+// A single step's new cell state is not kept but computed again, so that it may be written into.
 #include <algorithm>
 
 #include "op/add.h"
@@ -88,11 +89,12 @@ Tensor by_weight(const Tensor& dz, const Tensor& ys, const Tensor& first, bool r
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> lstm_cell_derivatives(const Tensor& dh, const Tensor& dc_next, const Tensor& dkept, const Tensor& kept, const Tensor& c,
-                                                         const Tensor& c_next) {
-  if (!by_ops(std::array{dkept}, std::array{dh, dc_next, kept, c, c_next})) return op::lstm_cell_gradients(dh, dc_next, kept, c, c_next);
+std::tuple<Tensor, Tensor, Tensor> lstm_cell_derivatives(const Tensor& dh, const Tensor& dc_next, const Tensor& dkept, const Tensor& kept, const Tensor& c) {
+  if (!by_ops(std::array{dkept}, std::array{dh, dc_next, kept, c})) return op::lstm_cell_gradients(dh, dc_next, kept, c);
   const DType t = kept.dtype();
-  const LstmStep step(as(dh, t), as(dc_next, t), kept, dkept, as(c, t), as(c_next, t));
+  const int64_t n = c.size(1);
+  const Tensor before = as(c, t), after = op::add(op::mul(part(kept, 1, n), before), op::mul(part(kept, 0, n), part(kept, 2, n)));
+  const LstmStep step(as(dh, t), as(dc_next, t), kept, dkept, before, after);
   const Tensor dz = as(step.dz, c.dtype());
   return {dz, dz, as(step.dc, c.dtype())};
 }

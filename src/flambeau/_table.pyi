@@ -1003,9 +1003,9 @@ def logsumexp(input: Tensor, dim: Sequence[_int] | _int, keepdim: _bool = ..., *
     """log of the sum of e^x, without overflow. (x is `input`.) Gradients: `input`."""
 def lstm_cell(input: Tensor, gates_h: Tensor, c: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """LSTM step from the two products [B, 4H] (gates i, f, g, o; their sum is activated) and the cell state c [B, H]. Gradients: `gates_x, gates_h, c`."""
-def lstm_cell_derivatives(input: Tensor, dc_next: Tensor, dkept: Tensor | None, kept: Tensor, c: Tensor, c_next: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+def lstm_cell_derivatives(input: Tensor, dc_next: Tensor, dkept: Tensor | None, kept: Tensor, c: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of lstm_cell, by ops where they are to be differentiated."""
-def lstm_cell_gradients(input: Tensor, dc_next: Tensor, kept: Tensor, c: Tensor, c_next: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+def lstm_cell_gradients(input: Tensor, dc_next: Tensor, kept: Tensor, c: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of lstm_cell; both products have the same one. Not differentiable."""
 def lstm_sequence(input: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: _bool = ..., *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """LSTM over a sequence: lstm_cell of gates_x [T, B, 4H], which holds the biases too, and h weight^T for each step; h and c [B, H], weight [4H, H]. With reverse from the last step to the first. (gates_x is `input`.) Gradients: `gates_x, h, c, weight`."""

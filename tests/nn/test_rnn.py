@@ -103,6 +103,17 @@ def test_batch_first_unbatched_and_cells_agree(kind):
     np.testing.assert_allclose(h.detach().numpy(), want[-1], rtol=1e-5, atol=1e-6)
 
 
+def test_the_cell_state_of_a_step_may_be_written_into():
+    """As spiking networks reset it: the step before is differentiated as it was computed."""
+    cell, x, c = nn.LSTMCell(3, 4), fl.randn(2, 3), fl.randn(2, 4)
+    h, now = cell(x, (fl.zeros(2, 4), c))
+    want = fl.autograd.grad((h * h).sum() + now.sum(), list(cell.parameters()), retain_graph=True)
+    loss = (h * h).sum() + now.sum()
+    now.zero_()
+    for got, wanted in zip(fl.autograd.grad(loss, list(cell.parameters())), want, strict=True):
+        np.testing.assert_array_equal(got.numpy(), wanted.numpy())
+
+
 def test_a_state_can_be_carried_over():
     layer = nn.LSTM(3, 4, num_layers=2)
     x = fl.randn(6, 2, 3)

@@ -36,19 +36,19 @@ void lstm_cell(const Tensor& gates_x, const Tensor& gates_h, const Tensor& c, co
   });
 }
 
-void lstm_cell_gradients(const Tensor& dh, const Tensor& dc_next, const Tensor& gates, const Tensor& c, const Tensor& c_next,
-                         const Tensor& dgates_x, const Tensor& dgates_h, const Tensor& dc) {
+void lstm_cell_gradients(const Tensor& dh, const Tensor& dc_next, const Tensor& gates, const Tensor& c, const Tensor& dgates_x,
+                         const Tensor& dgates_h, const Tensor& dc) {
   const int64_t n = c.size(1);
   visit_memory(c.dtype(), [&](auto element) {
     using S = decltype(element);
     using T = Computed<S>;
-    const Pieces<T> grads(dh), cell_grads(dc_next), before(c), after(c_next), out(dc);
+    const Pieces<T> grads(dh), cell_grads(dc_next), before(c), out(dc);
     over_rows(c, [&](int64_t b0, int64_t b1) {
-      const Tensor g = grads.buffer(n), cg = grads.buffer(n), from = before.buffer(n), to = after.buffer(n), result = out.buffer(n);
+      const Tensor g = grads.buffer(n), cg = grads.buffer(n), from = before.buffer(n), result = out.buffer(n);
       for (int64_t b = b0; b < b1; ++b) {
         const int64_t at = b * n;
         FL_PICK_MEMORY(lstm_row_backward)(grads.read(at, n, g), cell_grads.read(at, n, cg), gates.data<T>() + 4 * at, before.read(at, n, from),
-                                          after.read(at, n, to), dgates_x.data<S>() + 4 * at, out.place(at, result), n);
+                                          dgates_x.data<S>() + 4 * at, out.place(at, result), n);
         out.write(at, n, result);
       }
     });

@@ -10,8 +10,7 @@
 #define FL_RNN_KERNELS(S, T, suffix)                                                                                                      \
   /* gates i, f, g, o, each n long; `gates` keeps them activated */                                                                       \
   FL_SIMD_KERNEL(void, lstm_row_##suffix, const S* gx, const T* gh, const T* c, T* gates, S* h_next, T* c_next, int64_t n)                \
-  FL_SIMD_KERNEL(void, lstm_row_backward_##suffix, const T* dh, const T* dc_next, const T* gates, const T* c, const T* c_next, S* dgates, \
-                 T* dc, int64_t n)                                                                                                        \
+  FL_SIMD_KERNEL(void, lstm_row_backward_##suffix, const T* dh, const T* dc_next, const T* gates, const T* c, S* dgates, T* dc, int64_t n) \
   /* gates r, z, n; `gates` keeps them activated, and the hidden part of n after them */                                                  \
   FL_SIMD_KERNEL(void, gru_row_##suffix, const S* gx, const T* gh, const S* h, T* gates, S* h_next, int64_t n)                            \
   FL_SIMD_KERNEL(void, gru_row_backward_##suffix, const T* dh_next, const T* gates, const S* h, S* dgx, S* dgh, T* dh, int64_t n)         \

@@ -22,10 +22,11 @@ void lstm(const S* __restrict gx, const T* __restrict gh, const T* __restrict c,
 
 template <class S, class T>
 void lstm_backward(const T* __restrict dh, const T* __restrict dc_next, const T* __restrict gates, const T* __restrict c,
-                   const T* __restrict c_next, S* __restrict dgates, T* __restrict dc, int64_t n) {
+                   S* __restrict dgates, T* __restrict dc, int64_t n) {
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
-    const T i = gates[j], f = gates[n + j], g = gates[2 * n + j], o = gates[3 * n + j], t = vm::tanh(c_next[j]);
+    const T i = gates[j], f = gates[n + j], g = gates[2 * n + j], o = gates[3 * n + j];
+    const T next = f * c[j] + i * g, t = vm::tanh(next);
     const T d = dc_next[j] + dh[j] * o * (1 - t * t);
     dgates[j] = vm::narrow<S>(d * g * i * (1 - i));
     dgates[n + j] = vm::narrow<S>(d * c[j] * f * (1 - f));
@@ -69,8 +70,8 @@ void add(const S* __restrict y, T* __restrict x, int64_t n) {
 
 #define FL_DEFINE(S, T, suffix)                                                                                                             \
   void lstm_row_##suffix(const S* gx, const T* gh, const T* c, T* gates, S* h, T* cn, int64_t n) { lstm(gx, gh, c, gates, h, cn, n); }       \
-  void lstm_row_backward_##suffix(const T* dh, const T* dcn, const T* gates, const T* c, const T* cn, S* dg, T* dc, int64_t n) {             \
-    lstm_backward(dh, dcn, gates, c, cn, dg, dc, n);                                                                                        \
+  void lstm_row_backward_##suffix(const T* dh, const T* dcn, const T* gates, const T* c, S* dg, T* dc, int64_t n) {                          \
+    lstm_backward(dh, dcn, gates, c, dg, dc, n);                                                                                            \
   }                                                                                                                                         \
   void gru_row_##suffix(const S* gx, const T* gh, const S* h, T* gates, S* hn, int64_t n) { gru(gx, gh, h, gates, hn, n); }                  \
   void gru_row_backward_##suffix(const T* d, const T* gates, const S* h, S* dgx, S* dgh, T* dh, int64_t n) {                                 \

@@ -142,7 +142,7 @@ void lstm_sequence_backward(const Tensor& dys, const Tensor& dh_n, const Tensor&
         for (int64_t b = b0; b < b1; ++b) {
           const int64_t row = (t * s.batch + b) * s.gates, at = b * s.hidden, now = t * s.state() + at;
           FL_PICK_MEMORY(rnn_add)(dy + now, d_h + at, s.hidden);
-          FL_PICK_MEMORY(lstm_row_backward)(d_h + at, d_c + at, g + row, before + at, cells + now, dg + row, earlier + at, s.hidden);
+          FL_PICK_MEMORY(lstm_row_backward)(d_h + at, d_c + at, g + row, before + at, dg + row, earlier + at, s.hidden);
           std::copy_n(earlier + at, s.hidden, d_c + at);
         }
       });
