@@ -148,6 +148,7 @@ def all_of(model, x, target):
     return plain, distances(loss_and_gradients(model, x, target, low), plain), bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(MODELS))
 def test_autocast_is_within_the_error_of_bfloat16(name):
     make, shape = MODELS[name]

@@ -161,6 +161,7 @@ def peak_bytes(function):
 
 
 # Bytes per element of x in the results that a call leaves or must have: 2 for a 16-bit one, 8 for an index.
+@pytest.mark.slow
 @pytest.mark.skipif(_C.onednn_version() is None, reason="only oneDNN's convolutions make channels-last bytes")
 @pytest.mark.parametrize("name, forward, backward", [
     ("batch norm", 2, 2), ("max pool", 10 / 4, 2), ("overlapping average pool", 2, 2), ("global pool", 0, 2),
@@ -317,6 +318,7 @@ def test_attention_sums_over_blocks_in_float32():
     np.testing.assert_allclose(values(y)[0, 0], values(v)[0].mean(0), rtol=2.0**-8)
 
 
+@pytest.mark.slow
 @pytest.mark.eager("memory")
 def test_attention_is_not_copied_to_float32():
     q, k, v = (half(fl.bfloat16, 16, 8, 128, 64).requires_grad_() for _ in range(3))

@@ -151,6 +151,7 @@ def test_functions_of_numpy():
     assert isinstance(np.add(np.ones(2, np.longdouble), fl.tensor([1], dtype=fl.uint8)), np.ndarray)  # a type that is not here
 
 
+@pytest.mark.slow
 def test_import_is_lazy():
     code = "import sys, flambeau; assert 'flambeau.array_api' not in sys.modules and 'numpy' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

@@ -588,6 +588,7 @@ def test_a_function_without_forward_and_one_that_is_called_raise_as_for_pytorch(
         Nothing()(fl.ones(1))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="asks for signals between any two steps")
 @pytest.mark.parametrize("switch", [None, fl.no_grad, fl.enable_grad, fl.inference_mode])
 def test_ctrl_c_leaves_the_mode_as_it_was(switch):

@@ -27,6 +27,7 @@ def test_graph_can_be_walked():
 # ---------------------------------------------------------------- long and wide graphs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [100_000])
 def test_long_chain(n):
     x = fl.ones(1, requires_grad=True)
@@ -37,6 +38,7 @@ def test_long_chain(n):
     assert x.grad.item() == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.eager("memory")
 def test_long_chain_is_freed_without_backward():
     before = fl.memory_stats()["allocated_bytes"]

@@ -69,6 +69,7 @@ def under_pytorchs_name(tmp_path_factory):
     return json.loads(done.stdout), next(i for i, line in enumerate(program.read_text().splitlines(), 1) if "loss = getattr" in line)
 
 
+@pytest.mark.slow
 @pytest.mark.eager("a program in a process of its own")
 @pytest.mark.parametrize("name", LOSSES)
 def test_programs_for_pytorch_broadcast(under_pytorchs_name, name):

@@ -48,6 +48,7 @@ def test_each_name_has_a_reason(path):
     assert all(len(reason) > 10 for reason in reasons.values())
 
 
+@pytest.mark.slow
 def test_no_reason_is_left_over():
     assert set(REASONS) == {path for path in FILES if not is_private(path) and public_names(path)}
 

@@ -39,6 +39,7 @@ def errors():
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120).stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(len(SAID)), ids=[program for program, _ in SAID])
 def test_an_error_says_pytorchs_names(errors, place):
     assert SAID[place][1] in errors[place]

@@ -238,6 +238,7 @@ class Residual(nn.Module):
         return F.relu(self.nb(self.b(F.relu(self.na(self.a(x))))) + self.skip(x))
 
 
+@pytest.mark.slow
 @pytest.mark.eager("when bytes are put in order")
 def test_a_residual_network_reorders_at_the_borders_alone(deferred):
     net = nn.Sequential(
@@ -254,6 +255,7 @@ def test_a_residual_network_reorders_at_the_borders_alone(deferred):
         net.zero_grad()
 
 
+@pytest.mark.slow
 def test_threads_may_read_while_others_put_the_bytes_in_order(deferred):
     for _ in range(20):
         y, plain = conv_output(4, 16, 16, 16)
@@ -340,6 +342,7 @@ def test_16_bit_readers_see_row_major_values(deferred, name):
     np.testing.assert_allclose(got(y).float().numpy(), got(plain).numpy(), rtol=0.02, atol=0.02)
 
 
+@pytest.mark.slow
 def test_reading_waits_for_a_running_write(deferred):
     weight, x = fl.randn(64, 3, 3, 3), fl.randn(2, 3, 64, 64)
 

@@ -39,6 +39,7 @@ def run(script):
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_a_part_and_what_holds_it_are_imported_at_once():
     """One thread begins with the package and, before that imports its part, another thread begins with the part."""
     run("""

@@ -68,6 +68,7 @@ def test_each_code_has_its_value(name):
     assert fl.equal(x.float().to(dtype).view(fl.uint8)[exact], x.view(fl.uint8)[exact])
 
 
+@pytest.mark.slow
 @every
 @pytest.mark.parametrize("source", ["float32", "float64", "bfloat16", "float16", "int32"])
 def test_casting_rounds_to_nearest_even(name, source):

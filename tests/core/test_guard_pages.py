@@ -28,6 +28,7 @@ ALL = [
 ]
 
 
+@pytest.mark.slow
 def test_the_switch_works():
     """A read beyond the end of a block is found."""
     script = """

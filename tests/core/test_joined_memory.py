@@ -22,6 +22,7 @@ print(fl._C.memory_stats()["reserved_bytes"] / sum(t.nbytes for t in kept))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("FLAMBEAU_ALLOCATOR" in os.environ, reason="every block is memory of its own")
 def test_requests_of_other_sizes_use_what_was_freed():
     """A program in phases holds little more than it asked for, and gives back what lies between what it keeps."""

@@ -50,6 +50,7 @@ except fl.OutOfMemoryError as e:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(fl._C.onednn_version() is None, reason="built without oneDNN")
 def test_kernels_that_have_no_room_are_not_made():
     """oneDNN would go on without them, and jump to nothing later: Note [Room for code]."""

@@ -397,6 +397,7 @@ def test_nothing_is_left_behind():
     gc.collect()
 
 
+@pytest.mark.slow
 def test_what_is_put_in_place_of_functions_takes_their_arguments():
     ignored, instead = overrides.get_ignored_functions(), overrides.get_testing_overrides()
     assert not ignored & set(instead) and len(instead) > 600

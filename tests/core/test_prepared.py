@@ -168,6 +168,7 @@ def test_an_array_that_stays():
         check(module, x)
 
 
+@pytest.mark.slow
 def test_memory_of_numpy():
     array = np.ones((512, 256), np.float32)
     weight, x = fl.from_numpy(array), fl.randn(32, 256)
@@ -178,6 +179,7 @@ def test_memory_of_numpy():
         np.testing.assert_allclose(y.numpy(), x.numpy() @ array.T, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_training_keeps_nothing():
     module, x = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 36, 64)), fl.randn(16, 3, 8, 8)
     optimizer = fl.optim.SGD(module.parameters(), lr=0.01)

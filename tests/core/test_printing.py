@@ -77,6 +77,7 @@ def test_a_text_can_stand_for_the_elements():
     assert fl.ones(3, dtype=fl.float64).__repr__(tensor_contents="...") == "tensor(..., dtype=flambeau.float64)"
 
 
+@pytest.mark.slow
 def test_at_the_end_of_the_interpreter():
     """Nothing can be imported then."""
     code = "import flambeau as fl\nclass A:\n    def __del__(self): print(x, repr(x))\nx = fl.ones(2)\na = A()"

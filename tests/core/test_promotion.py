@@ -107,6 +107,7 @@ def test_values_wrap_like_the_machine_s_integers():
 names = st.sampled_from(NAMES)
 
 
+@pytest.mark.slow
 @given(names, names, names)
 def test_promotion_is_commutative_idempotent_and_bounded(a, b, c):
     ta, tb, tc = (getattr(fl, n) for n in (a, b, c))

@@ -305,6 +305,7 @@ def test_pipes_share():
     assert x.tolist() == [[4, 4], [5, 5]] and x.is_shared()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["map", "apply", "starmap", "map_async"])
 def test_pools_share_arguments_and_results(call):
     xs = [fl.ones(2), fl.ones(3)]
@@ -319,6 +320,7 @@ def test_pools_share_arguments_and_results(call):
     assert all(x.is_shared() for x in (*xs, *results))
 
 
+@pytest.mark.slow
 def test_what_came_of_a_process_that_has_ended():
     context = mp.get_context("fork")
     outbox = context.Queue()

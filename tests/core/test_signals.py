@@ -96,6 +96,7 @@ time.sleep({})
         run(program.format(wait))
 
 
+@pytest.mark.slow
 def test_an_import_in_a_subinterpreter_is_refused():
     out = run("""
 import flambeau as fl

@@ -64,6 +64,7 @@ def test_functions_get_their_index(method):
     assert sorted((queue.get(), queue.get())) == [0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [10, 1 << 20], ids=["short", "longer than a pipe holds"])
 def test_the_first_exception_ends_the_others(length):
     with pytest.raises(mp.ProcessRaisedException, match=f"Process 1 terminated(?s:.)*ValueError: x{{{min(length, 1000)}}}") as caught:
@@ -72,6 +73,7 @@ def test_the_first_exception_ends_the_others(length):
     assert caught.value.pid == caught.value.error_pid
 
 
+@pytest.mark.slow
 def test_who_does_not_end_when_told_is_killed():
     ready = mp.get_context("fork").SimpleQueue()
     context = mp.start_processes(complain, (ready,), nprocs=3, join=False, start_method="fork")
@@ -81,6 +83,7 @@ def test_who_does_not_end_when_told_is_killed():
     assert [p.exitcode for p in context.processes] == [1, 1, -signal.SIGKILL]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "args", "said", "code", "name"),
     [(leave, (7,), "exit code 7", 7, None), (die, (), "signal SIGKILL", -signal.SIGKILL, "SIGKILL")],
@@ -94,6 +97,7 @@ def test_a_process_that_says_nothing_is_named(fn, args, said, code, name):
     assert (again.exit_code, again.signal_name, again.pid, str(again)) == (code, name, caught.value.pid, str(caught.value))
 
 
+@pytest.mark.slow
 def test_join_says_whether_all_have_ended():
     queue = mp.get_context("fork").SimpleQueue()
     context = mp.start_processes(put, (queue,), nprocs=2, join=False, start_method="fork")

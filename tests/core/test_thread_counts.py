@@ -41,6 +41,7 @@ def test_there_are_as_many_threads_as_were_asked_for(hashes, threads):
     assert hashes[threads]["threads"] == [threads, threads], "get_num_threads, and threads that work made"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(programs.PROGRAMS))
 def test_bits_do_not_depend_on_the_number_of_threads(hashes, name):
     if name in programs.ONEDNN and hashes[1]["onednn"]:
@@ -66,6 +67,7 @@ assert len(before) >= 8 and set(os.listdir("/proc/self/task")) == before
 """
 
 
+@pytest.mark.slow
 def test_threads_are_not_ended_by_small_work():
     """libgomp ends the threads that a smaller team leaves out."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}

@@ -231,6 +231,7 @@ def test_batches_are_those_without_workers(method):
         assert a["image"].is_shared() and not a["array"].is_shared(), "what is small costs no descriptor"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dataset, options",
     [
@@ -255,6 +256,7 @@ def test_batches_are_those_of_threads(dataset, options):
     assert runs[0] == runs[1] and runs[0][0]
 
 
+@pytest.mark.slow
 def test_pipes_of_persistent_workers_get_new_seeds():
     runs = []
     for options in ({"num_workers": 0, "method": None}, {"num_workers": 1, "persistent_workers": True}):
@@ -264,6 +266,7 @@ def test_pipes_of_persistent_workers_get_new_seeds():
     assert runs[0] == runs[1] and runs[0][0] != runs[0][1]
 
 
+@pytest.mark.slow
 def test_what_comes_is_no_memory_of_the_dataset():
     images = fl.zeros(2, LARGE)
     for _ in range(2):
@@ -282,6 +285,7 @@ def test_what_the_dataset_shares_comes_without_a_copy():
     assert images.sum().item() == 2 * LARGE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "x",
     [
@@ -303,6 +307,7 @@ def mapped():
         return sum("memfd:flambeau" in line for line in maps)
 
 
+@pytest.mark.slow
 def test_memory_goes_with_the_batch():
     before = mapped()
     for x in processes(Calls(large, 12), batch_size=2):
@@ -355,6 +360,7 @@ def test_what_workers_know():
     assert len({row[6] for row in rows} - {os.getpid()}) == 2
 
 
+@pytest.mark.slow
 def test_a_worker_init_fn_that_seeds():
     rows = list(processes(Calls(seeds, 2), batch_size=None, worker_init_fn=seed_it))
     assert [row[3] for row in rows] == [100, 101]
@@ -371,6 +377,7 @@ def test_persistent_workers(persistent):
     assert len(multiprocessing.active_children()) == (2 if persistent else 0)
 
 
+@pytest.mark.slow
 def test_persistent_workers_give_up_a_pass():
     loader = processes(Calls(large, 40), batch_size=2, persistent_workers=True)
     for _ in range(3):
@@ -393,6 +400,7 @@ def test_two_passes_at_once():
     assert [(a.tolist(), b.tolist()) for a, b in zip(loader, loader)] == [([i, i + 1],) * 2 for i in (0, 2, 4)]
 
 
+@pytest.mark.slow
 def test_a_fork_of_a_process_with_threads_computes():
     fl.set_num_threads(2)
     expected = product(0)
@@ -425,6 +433,7 @@ def test_the_context_is_kept_as_one():
 # ---- errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [KeyError("five"), ValueError("five"), ZeroDivisionError()], ids=repr)
 def test_an_error_keeps_type_text_and_place(error):
     found = []
@@ -436,6 +445,7 @@ def test_an_error_keeps_type_text_and_place(error):
     assert found == [[0, 1], [2, 3]] and type(caught.value.__cause__) is type(error) and caught.value.__cause__.args == error.args
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error, name", [(Custom(1, 2), "Custom"), (None, "Local")], ids=repr)
 def test_an_error_of_a_type_that_can_not_be_made_again(error, name):
     with pytest.raises(RuntimeError, match=f"^{name} in DataLoader worker 1 of 2") as caught:
@@ -443,6 +453,7 @@ def test_an_error_of_a_type_that_can_not_be_made_again(error, name):
     assert ", in fail" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_batch_behind_an_error_can_be_had():
     batches = iter(processes(Calls(functools.partial(fail, error=ValueError("five"))), batch_size=2))
     assert [next(batches).tolist() for _ in range(2)] == [[0, 1], [2, 3]]
@@ -451,17 +462,20 @@ def test_the_batch_behind_an_error_can_be_had():
     assert [x.tolist() for x in batches] == [[6, 7]]
 
 
+@pytest.mark.slow
 def test_a_stop_of_the_dataset_ends_a_loop():
     batches = iter(processes(Calls(functools.partial(fail, error=StopIteration())), batch_size=None))
     assert list(batches) == list(range(5)) and list(batches) == [6, 7]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"worker_init_fn": fail_init}, {"collate_fn": fail_init}], ids=["worker_init_fn", "collate_fn"])
 def test_errors_in_functions_of_the_loader(options):
     with pytest.raises(OSError, match="no disk"):
         list(processes(Calls(same), **options))
 
 
+@pytest.mark.slow
 def test_persistent_workers_survive_errors():
     loader = processes(Calls(functools.partial(fail, error=ValueError("five"))), batch_size=2, persistent_workers=True)
     pids = []
@@ -478,6 +492,7 @@ class Nested(Rows):
         self.steps = [same, {"all": transforms}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dataset, options, named",
     [
@@ -510,6 +525,7 @@ def test_what_a_worker_can_not_read_is_named():
         list(processes(dataset, "spawn", num_workers=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how, text",
     [
@@ -538,6 +554,7 @@ def test_a_persistent_worker_that_dies_is_started_again():
     assert len(list(loader)) == 4
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_they_wait_leaves_persistent_workers():
     """A terminal, and a notebook, interrupt all processes of a program."""
     loader = processes(Calls(same), batch_size=2, persistent_workers=True)
@@ -550,6 +567,7 @@ def test_ctrl_c_while_they_wait_leaves_persistent_workers():
     assert pids[0] == pids[1] and len(pids[0]) == 2
 
 
+@pytest.mark.slow
 def test_timeout_shows_where_the_workers_are(monkeypatch):
     monkeypatch.setattr("flambeau.utils.data._processes.JOIN_SECONDS", 0.1)  # then it is ended by a signal
     batches = iter(processes(Calls(sleep), num_workers=1, timeout=0.5))
@@ -558,12 +576,14 @@ def test_timeout_shows_where_the_workers_are(monkeypatch):
     assert "time.sleep(30)" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_no_shared_memory_is_left():
     text = "no shared memory for a batch: 160000 bytes of shared memory; 1000 bytes are available; take a smaller batch_size"
     with pytest.raises(OSError, match=text):
         list(processes(Calls(large), batch_size=2, worker_init_fn=no_memory))
 
 
+@pytest.mark.slow
 def test_too_many_files():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     loader = processes(Calls(large, 64), batch_size=64, num_workers=1, collate_fn=same)
@@ -663,6 +683,7 @@ def test_a_script_that_workers_import_and_run(tmp_path):
     assert '`if __name__ == "__main__":`' in done.stderr
 
 
+@pytest.mark.slow
 def test_default_collate_runs_in_the_worker():
     (batch,) = processes(Calls(large, 3), batch_size=3, num_workers=1, collate_fn=default_collate)
     assert batch.shape == (3, LARGE) and batch.is_shared()

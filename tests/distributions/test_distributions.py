@@ -133,6 +133,7 @@ def test_gamma_draws_fit(a):
     assert abs(share - want) < 4 * np.sqrt(want * (1 - want) / N) + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concentration", [[1e-3, 1e-3, 2e-3], [0.5, 1.5, 7.0], [100.0, 300.0, 20.0]])
 def test_dirichlet_draws_fit(concentration):
     fl.manual_seed(9)
@@ -225,6 +226,7 @@ def test_low_rank_is_multivariate_normal():
     np.testing.assert_allclose(np.cov(d.sample((N,)).numpy()[:, 0].T), d.covariance_matrix[0].numpy(), atol=0.15)
 
 
+@pytest.mark.slow
 def test_wishart_against_scipy():
     given = parameters("Wishart", (), 3, fl)
     d = D.Wishart(**given)
@@ -237,6 +239,7 @@ def test_wishart_against_scipy():
     np.testing.assert_allclose(d.sample((N,)).mean(0).numpy(), law.mean(), rtol=0.1, atol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eta", [0.5, 1.0, 4.0])
 def test_lkj_correlations_are_beta(eta):
     """A correlation r of an LKJ matrix [n, n] has (r + 1) / 2 ~ Beta(eta - 1 + n / 2, the same)."""

@@ -47,6 +47,7 @@ def run(code, returncode=0):
     return out, err
 
 
+@pytest.mark.slow
 def test_the_end_waits_for_what_is_pending():
     out, err = run("""
         x, door = Var("x"), threading.Event()
@@ -58,6 +59,7 @@ def test_the_end_waits_for_what_is_pending():
     assert out.split() == [str(i) for i in range(50)] and not err
 
 
+@pytest.mark.slow
 def test_the_end_names_errors_that_nobody_was_told():
     _, err = run("""
         def boom():
@@ -68,6 +70,7 @@ def test_the_end_names_errors_that_nobody_was_told():
     assert "op 'load'" in err and "ValueError: boom" in err
 
 
+@pytest.mark.slow
 def test_a_push_after_the_end_is_refused():
     out, _ = run("""
         import atexit
@@ -112,6 +115,7 @@ def test_children_of_a_busy_process_work():
     """)
 
 
+@pytest.mark.slow
 def test_what_the_parent_was_writing_is_an_error_in_a_child():
     run("""
         x, door = Var("x"), threading.Event()
@@ -131,6 +135,7 @@ def test_what_the_parent_was_writing_is_an_error_in_a_child():
     """)
 
 
+@pytest.mark.slow
 def test_a_fork_while_ops_are_collected():
     run("""
         x, y, old = Var("x"), Var("y"), Var("old")
@@ -158,6 +163,7 @@ def test_a_fork_while_ops_are_collected():
     """)
 
 
+@pytest.mark.slow
 def test_a_fork_inside_of_an_op():
     run("""
         x = Var("x")
@@ -171,6 +177,7 @@ def test_a_fork_inside_of_an_op():
     """)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", ["engine.wait_for_var(x)", "engine.wait_all()"])
 def test_ctrl_c_in_a_wait(wait):
     process = start(f"""
@@ -194,6 +201,7 @@ def test_ctrl_c_in_a_wait(wait):
     assert out == "still works\n" and process.returncode == 0, err
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_the_end_names_what_is_pending():
     process = start("""
         kept = []
@@ -227,6 +235,7 @@ def test_the_end_names_what_it_waits_for():
         process.kill()
 
 
+@pytest.mark.slow
 def test_the_watchdog_names_what_hangs():
     process = start("""
         x, y = Var("x"), Var("y")

@@ -51,6 +51,7 @@ def public_modules():
                 yield found.name, module
 
 
+@pytest.mark.slow
 def test_public_names_have_a_page():
     """Each name that a public module declares stands on a page of the reference, or its module says why it has none."""
     shown = {id(reference.find(f"{module}.{name}")) for module in reference.MODULES for name in reference.names_of(module)}

@@ -61,6 +61,7 @@ def test_calls_depend_on_seed_and_number_alone(calls):
     assert [calls.text(i) for i in range(50)] != [Calls(catalogue(), seed=21).text(i) for i in range(50)]
 
 
+@pytest.mark.slow
 def test_every_op_and_method_is_called(calls):
     """The stub was understood: every name in it becomes a call, with values for what it must have."""
     names = {t.name for t in calls.targets}

@@ -374,6 +374,7 @@ def test_errors_show_the_generated_line(x):
     assert traced.code.strip().endswith("pass")
 
 
+@pytest.mark.slow
 def test_importing_the_library_does_not_import_fx():
     import subprocess
     import sys

@@ -120,6 +120,7 @@ def test_each_call_draws_new_numbers(reentrant):
     assert all(fl.equal(gradient(fl.ones(4, 6)), g) for g in first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_parts_that_draw_nothing(reentrant):
     expected, _ = train(in_order(reentrant), parts(0.0).eval(), "eager")
@@ -154,6 +155,7 @@ def test_a_seed_inside_of_the_part_is_no_replay():
     assert found == expected and not replayed
 
 
+@pytest.mark.slow
 def test_threads_replay_at_the_same_time():
     def run(mode, seed):
         with fl._C.held(fl._C.set_thread_generator, fl.Generator().manual_seed(seed)):

@@ -59,6 +59,7 @@ def test_random_graphs_come_back_and_run_alike(seed, path):
     assert again(random_dag(seed), path) == random_dag(seed)
 
 
+@pytest.mark.slow
 def test_a_network(path):
     graph = net("ResNet-50")
     assert again(graph, path, trusted=True) == graph  # a training step
@@ -326,6 +327,7 @@ def loads_or_refuses(path):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_mutated_bytes(seed, path):
     rng = random.Random(seed)

@@ -274,6 +274,7 @@ def test_colours_are_the_plans(mode, tmp_path):
     assert len(set(colours)) == (4 if mode == "none" else 2) and boxes["node 4"][4] == "#ffffff"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["GoogLeNet", "ResNet-50"])
 @pytest.mark.parametrize("train", [True, False])
 def test_boxes_do_not_overlap_and_lie_in_the_picture(name, train, tmp_path):
@@ -290,6 +291,7 @@ def test_boxes_do_not_overlap_and_lie_in_the_picture(name, train, tmp_path):
             assert other_x >= x + w or x >= other_x + other_w
 
 
+@pytest.mark.slow
 def test_the_same_picture_every_time(tmp_path):
     texts = set()
     for _ in range(2):

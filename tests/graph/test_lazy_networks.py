@@ -69,6 +69,7 @@ def network(seed):
     return [loss, *pool, read, *(x.grad for x in leaves)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 90, 15))
 def test_networks(first):
     for seed in range(first, first + 15):

@@ -244,6 +244,7 @@ def test_threads_that_write_share_and_read_what_others_have_pending():
 # ---------------------------------------------------------------- fork
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_fork_in_a_region():
     with fl.lazy():

@@ -93,6 +93,7 @@ def test_independent_paths_cost_memory(name, parallel, more):
     assert 100 * (several / one - 1) == pytest.approx(more, abs=0.15)
 
 
+@pytest.mark.slow
 def test_several_match_ranges_keep_the_best():
     graph, rule = net("ResNet-50"), rule_of("native")
     sizes = {r: plan(graph, "both", rule=rule, kinds=PLANNED, match_range=r).total for r in (1, 2, 4, 8, 16)}

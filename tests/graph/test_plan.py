@@ -72,6 +72,7 @@ def test_large_random_graphs(seed):
     check_all_modes(random_dag(seed, n_nodes=200), elementwise({"each"}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"parallel": 3}, {"match_range": (1, 4)}, {"match_range": 0}, {"kinds": ("intermediate",)}], ids=str)
 def test_options_on_random_graphs(options):
     for seed in range(200):
@@ -266,6 +267,7 @@ def in_some_order(graph, edges, rng):
     return order
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_false_dependencies_are_enough(mode):
     """In any order that the graph's dependencies and the plan's edges allow, no node finds its operands overwritten."""
@@ -277,6 +279,7 @@ def test_false_dependencies_are_enough(mode):
         overlaps(replace(graph, nodes=tuple(graph.nodes[n] for n in order)), planned)
 
 
+@pytest.mark.slow
 def test_false_dependencies_are_needed_and_not_implied():
     for seed in range(100):
         graph = random_dag(seed, n_nodes=15)

@@ -147,6 +147,7 @@ def test_gradients_are_nodes():
     assert forms(g.run(x)) == forms(fl.autograd.grad((x * w).exp().sum(), w))
 
 
+@pytest.mark.slow
 def test_training_step():
     """Parameters, running averages and gradients as in eager mode, step after step, with draws in their order."""
 
@@ -362,6 +363,7 @@ def test_a_default_device_is_not_the_graphs(tmp_path):
             assert [y.tolist() for y in graph.run(x)] == [[0, 1, 2], [2, 2, 2]]
 
 
+@pytest.mark.slow
 def test_threads_that_make_tuples_meanwhile():
     """A tuple that is being made may have no other owner: CPython raises SystemError there."""
     net, x, found, done = nn.Linear(3, 3), fl.ones(2, 3), [], threading.Event()

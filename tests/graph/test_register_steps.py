@@ -150,6 +150,7 @@ def random_program(seed):
     return [one_nan(x) for x in pool]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 200, 20))
 def test_random_programs(first):
     for seed in range(first, first + 20):

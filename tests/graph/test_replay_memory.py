@@ -123,6 +123,7 @@ def test_what_is_turned_row_major_stays_where_it_is(images, size):
     assert got < 1.25 * eager, (got / eager, eager)
 
 
+@pytest.mark.slow
 def test_what_kernels_need_for_a_moment_lies_in_the_arena():
     # Products pack an operand, and convolutions copy their input: beside the arena, all of which is there from the first op on, that was 1.1 times eager mode's.
     layers = fl.nn.Sequential(*(fl.nn.Linear(512, 512) for _ in range(3)))

@@ -108,6 +108,7 @@ def test_a_bias_that_changes_before_the_backward() -> None:
     same(Changing, fl.randn(6, 3))
 
 
+@pytest.mark.slow
 def test_several_readers() -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:

@@ -17,6 +17,7 @@ def made_inputs(graph):
     return [fl.randn(graph.values[value].sizes) for value in graph.inputs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [None, *MODES])
 def test_poisoned_is_plain(mode):
     for seed in SEEDS:
@@ -32,6 +33,7 @@ def test_poisoned_is_plain(mode):
             assert all(map(same_bits, found, expected)), seed
 
 
+@pytest.mark.slow
 def test_the_random_programs_share_memory():
     """The test above would see nothing if plans were trivial."""
     took = shared = 0
@@ -42,6 +44,7 @@ def test_the_random_programs_share_memory():
     assert took > len(SEEDS) and shared > 5 * len(SEEDS)
 
 
+@pytest.mark.slow
 def test_poison_finds_wrong_plans():
     """Two buffers at one place: seen only because something is written where something else is needed."""
     wrong = 0

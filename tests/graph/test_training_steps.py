@@ -422,6 +422,7 @@ def test_a_gradient_that_is_dropped_goes_while_a_call_is_recorded():
     assert freed[0] == 0 and freed[1] >= 300 * 300 * 4, freed
 
 
+@pytest.mark.slow
 def test_a_network_of_images():
     x, y = fl.randn(4, 3, 16, 16), fl.tensor([0, 1, 2, 0])
     ends = []

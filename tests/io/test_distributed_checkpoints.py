@@ -63,6 +63,7 @@ def same(a, b):
 # ------------------------------------------------------------------------------------------- there and back
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{}, {"thread_count": 3}, {"single_file_per_rank": False}, {"sync_files": False}], ids=str)
 def test_what_has_a_state_is_filled(tmp_path, how):
     model, optimizer = trained()

@@ -60,6 +60,7 @@ def test_values_may_contain_themselves(tmp_path):
     assert got[0] is got and got[1] is got and len(got) == 2
 
 
+@pytest.mark.slow
 def test_values_may_be_deep(tmp_path):
     path = tmp_path / "x.pt"
     n = 50_000

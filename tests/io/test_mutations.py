@@ -11,6 +11,7 @@ import pytest
 import flambeau as fl
 
 
+@pytest.mark.slow
 def test_the_files_that_are_changed_are_right(tmp_path):
     """What is changed must load: it would prove nothing otherwise."""
     fl.save({"x": fl.ones(2)}, tmp_path / "a.safetensors")

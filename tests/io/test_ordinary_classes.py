@@ -239,6 +239,7 @@ def test_classes_in_classes(inner):
     assert type(got) is Outer.Inner and got.n == 3
 
 
+@pytest.mark.slow
 def test_objects_may_contain_themselves():
     n = 2000
     got = load(here(Space), put(0), b")\x81", put(1), pairs(me=get(1), held=b"](" + get(1) + get(1) + b"e"), b"b")

@@ -457,6 +457,7 @@ def whole(module):
     return file.getvalue()
 
 
+@pytest.mark.slow
 def test_a_module_comes_back_whole():
     module = Whole()
     module(fl.randn(5, 3))

@@ -535,6 +535,7 @@ def test_bad_files_are_refused(name, path):
     assert str(path) in str(error.value)
 
 
+@pytest.mark.slow
 def test_every_truncation_is_refused(path):
     fl.save({"x": fl.arange(4), "y": [fl.ones(2), "text"]}, path)
     whole = path.read_bytes()

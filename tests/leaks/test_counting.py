@@ -73,6 +73,7 @@ def test_many_threads_one_after_the_other():
     assert_nothing_stays(round_of_threads)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_child_counts_on(maker):
     assert maker.made.wait(60)

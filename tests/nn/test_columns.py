@@ -52,6 +52,7 @@ def test_of_loops(size, k, d, p, s, dtype):
     assert np.array_equal(F.fold(turned, size, k, d, p, s).numpy(), sums)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size, k, d, p, s", CASES)
 def test_gradients(size, k, d, p, s):
     x = fl.randn(1, 2, *size, dtype=fl.float64, requires_grad=True)

@@ -27,6 +27,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16])
 @pytest.mark.parametrize("kind", ["all", "causal", "masked"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -208,6 +208,7 @@ def test_batch_norm_statistics():
     np.testing.assert_allclose(norm(x).detach().numpy(), want, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [24, 144])
 def test_batch_norm_of_many_rows(width):
     """A result of 32 MiB and more is written in tiles, past the caches, and strips of channels are read ahead."""

@@ -212,6 +212,7 @@ def test_embedding_bags_of_samples_and_on_meta(mode):
     assert nn.EmbeddingBag(5, 3, mode=mode, include_last_offset=True, device="meta")(index[0].to("meta"), offsets.to("meta")).shape == (1, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_maxima_go_back_where_they_were(axes):
     x = fl.randn(2, 3, *(6, 4, 8)[:axes])

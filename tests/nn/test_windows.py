@@ -56,6 +56,7 @@ def test_an_empty_list_is_no_extent(name, given):
         F.conv2d(fl.ones(1, 2, 5, 5), fl.ones(3, 2, 3, 3), stride=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dilation, extra", [(2, 1), (3, 2), ((4, 2), (3, 1))])
 def test_output_padding_below_dilation(dilation, extra):
     """It reveals more of the full transposed convolution, and zeros behind its end."""

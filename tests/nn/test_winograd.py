@@ -132,6 +132,7 @@ def test_kinds_of_windows(kind):
         assert any((a != c).any() for a, c in zip(ours, written, strict=True)), "none of the parts is computed by fewer multiplications"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_result_and_gradients(shape, bias):
@@ -139,6 +140,7 @@ def test_result_and_gradients(shape, bias):
         np.testing.assert_allclose(ours, exact, rtol=0, atol=1e-5 * max(1.0, float(np.abs(exact).max())))
 
 
+@pytest.mark.slow
 def test_it_is_as_exact_as_is_said():
     """256 channels: the greatest error is some 2e-6 of the greatest result, as written some 1e-6."""
     shape = (2, 256, 64, (32, 32), (1, 1))
@@ -224,6 +226,7 @@ def test_dilations_beyond_the_input(given):
     np.testing.assert_allclose(F.conv2d(x, w, **given).numpy(), F.conv2d(x.double(), w.double(), **given).numpy(), rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_one_weight_by_several_ways():
     """Each way keeps its own transform."""
     x, w = fl.randn(2, 32, 40, 40), fl.randn(32, 32, 4, 4) / 23
@@ -243,6 +246,7 @@ def three_times(op, x: fl.Tensor, w: fl.Tensor, **given) -> None:
         np.testing.assert_allclose(op(x, w, **given).numpy(), exact.numpy(), rtol=0, atol=1e-4 * float(exact.abs().max()))
 
 
+@pytest.mark.slow
 def test_weights_that_begin_at_one_address():
     """A view of other sizes, and part of a weight, have transforms of their own."""
     w = fl.randn(64, 32, 3, 3)

@@ -31,6 +31,7 @@ def values(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function, dtype", CASES, ids=[f"{f.name}-{d}" for f, d in CASES])
 def test_error(values, function, dtype):
     if function.exact is None:

@@ -103,6 +103,7 @@ def test_pdist(n, m):
     np.testing.assert_allclose(F.pdist(fl.tensor(a)).numpy(), want, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_rows_are_not_written_out():
     """A difference for each pair of rows would take 3.2 GB."""
     x = fl.ones(2000, 200)

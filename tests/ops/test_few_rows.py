@@ -10,6 +10,7 @@ import flambeau as fl
 RNG = np.random.default_rng(11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("m", "k", "n"), [(32, 700, 4096), (17, 1024, 2064), (96, 513, 2560), (24, 300, 8192), (40, 512, 2049), (13, 2048, 1536)])
 def test_beside_numpy(m, k, n, dtype):
@@ -21,12 +22,14 @@ def test_beside_numpy(m, k, n, dtype):
     np.testing.assert_allclose(fl.addmm(fl.tensor(bias), fl.tensor(a), fl.tensor(b), beta=0.5, alpha=2).numpy(), 0.5 * bias + 2 * exact, rtol=0, atol=3 * at["atol"])
 
 
+@pytest.mark.slow
 def test_rows_of_a_wider_matrix():
     a, wide = RNG.standard_normal((32, 600)), RNG.standard_normal((600, 4608))
     b = fl.tensor(wide)[:, 256:4352]
     np.testing.assert_allclose((fl.tensor(a) @ b).numpy(), a @ wide[:, 256:4352], rtol=0, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_threads_change_no_bit():
     a, b = fl.randn(30, 1024, dtype=fl.float64), fl.randn(1024, 3072, dtype=fl.float64)
     before, found = fl.get_num_threads(), []

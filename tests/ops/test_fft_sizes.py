@@ -25,6 +25,7 @@ def same(got, want, dtype):
     assert np.abs(got.numpy() - want).max() <= LIMITS[dtype] * max(np.abs(want).max(), 1e-30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", LIMITS)
 @pytest.mark.parametrize("lie", SHAPES)
 @pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
@@ -66,6 +67,7 @@ def test_bits_do_not_depend_on_threads_or_neighbours(threads):
         fl.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_gradients_and_recordings():
     x = fl.randn(3, 12, dtype=fl.float64, requires_grad=True)
     assert fl.autograd.gradcheck(lambda a: fl.fft.rfft(a).abs().square().sum(), x)

@@ -27,6 +27,7 @@ def near(got: fl.Tensor, exact: np.ndarray, dtype: fl.dtype) -> None:
     np.testing.assert_allclose(got.double().numpy(), exact, rtol=0, atol=0.75 * fl.finfo(dtype).eps * max(np.abs(exact).max(), 1e-6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 600, 900), (1, 70_000, 3), (2, 513, 1030), (7, 1024, 256), (64, 300, 519), (128, 512, 300), (129, 512, 300), (3, 2, 40_000)])
 def test_few_rows(m, k, n, dtype):

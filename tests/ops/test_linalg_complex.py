@@ -264,6 +264,7 @@ GRADIENTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradient(name):
     f, shapes = GRADIENTS[name]
@@ -272,6 +273,7 @@ def test_gradient(name):
     assert gradgradcheck(f, inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["eigvals", "eig", "f(A) by eig"])
 def test_gradient_of_real_matrices(name):
     f, shapes = GRADIENTS[name]

@@ -65,6 +65,7 @@ def test_many_short_rows_by_one_vector(k):
         assert np.allclose(fl.addmv(fl.ones(1000, dtype=fl.float64), x, fl.from_numpy(v[:k]), alpha=2).numpy(), 1 + 2 * (rows @ v[:k]), rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "k", "n"), [(64, 256, 1024), (5, 512, 128), (260, 256, 256), (16, 128, 640), (33, 96, 512), (13, 512, 512), (300, 64, 2048)])
 def test_rows_a_power_of_two_apart(m, k, n):
     """Of weights that are kept, before and after they are written, and of either operand turned: whole numbers, so that sums are exact."""
@@ -86,6 +87,7 @@ def test_rows_a_power_of_two_apart(m, k, n):
     assert np.array_equal(x.grad.numpy(), y.numpy() @ b * 2) and np.array_equal(w.grad.numpy(), y.numpy().T @ a)
 
 
+@pytest.mark.slow
 def test_recurrent_layers_of_such_sizes():
     fl.manual_seed(0)
     for cls in (fl.nn.LSTM, fl.nn.GRU, fl.nn.RNN):

@@ -105,6 +105,7 @@ def _peak(compute):
     return fl.memory_stats()["peak_allocated_bytes"] - before
 
 
+@pytest.mark.slow
 @pytest.mark.eager("memory at a moment")
 def test_the_result_is_computed_in_outs_memory():
     x, out = fl.randn(1000, 1000), fl.empty(1000, 1000)

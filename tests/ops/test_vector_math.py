@@ -83,6 +83,7 @@ POWERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="the reference is NumPy's longdouble")
 @pytest.mark.parametrize("name", POWERS)
 def test_powers_of_doubles_are_right_to_the_last_places(name):

@@ -130,6 +130,7 @@ def test_rows_of_a_slice_that_threads_share_out_unevenly(outer, rows):
 # ---------------------------------------------------------------- a last operand of one element
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int16", "int64", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("shape", [(4, 5), (70, 33), (3, 2500), (300, 700), (2, 9, 40)], ids=str)
 def test_one_element_has_the_bits_of_an_expanded_one(dtype, shape):
@@ -435,6 +436,7 @@ def large():
     return x, array(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["relu", "x + x", "x * 2.5", "x + row", "x + short row", "clone", "copy_", "bfloat16", "int32", "float64", "x > 0", "offset", "half + half"]
 )

@@ -22,6 +22,7 @@ def python(code):
     return result.stdout
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_imported():
     """What Python itself loads is not ours to count."""
     modules = "import json, sys; print(json.dumps(sorted(sys.modules)))"
@@ -31,12 +32,14 @@ def test_nothing_heavy_is_imported():
     assert not heavy, heavy
 
 
+@pytest.mark.slow
 def test_packages_are_loaded_when_they_are_used():
     """All that `flambeau._LAZY` names, but for what functions of the top level come from."""
     code = "import sys, flambeau as fl\nprint(*sorted(m for m in fl._LAZY if f'flambeau.{m}' in sys.modules))"
     assert python(code).split() == ["autograd"]
 
 
+@pytest.mark.slow
 def test_one_extension_module():
     code = (
         "import json, sys, flambeau; print(json.dumps([m.__file__ for n, m in sys.modules.items()"
@@ -51,6 +54,7 @@ def test_submodules_are_reached_by_name(name):
     assert python(f"import flambeau\nprint(flambeau.{name}.__name__)").strip() == f"flambeau.{name}"
 
 
+@pytest.mark.slow
 def test_import_starts_no_threads():
     """The pool starts with the first parallel loop, so that a fork before it is safe."""
     code = "import threading, os, flambeau\n"

@@ -11,6 +11,7 @@ import pytest
 OBJECTS = pathlib.Path(__file__).parents[2] / "build" / "editable" / "CMakeFiles"  # Makefile: BUILD
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ["v3", "v4"])
 def test_kernels_do_nothing_at_load(isa):
     files = sorted(map(str, (OBJECTS / f"flambeau_{isa}.dir").rglob("*.simd.cpp.o")))

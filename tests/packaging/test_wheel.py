@@ -43,6 +43,7 @@ def test_contents(wheel):
     assert not [n for n in names if n.endswith((".a", ".h", ".cpp", ".pyc", ".in"))]
 
 
+@pytest.mark.slow
 def test_run_path(wheel, tmp_path):
     """The bundled oneDNN is found beside the module, and nowhere of the machine that built it."""
     names = wheel.namelist()

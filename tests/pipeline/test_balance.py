@@ -71,6 +71,7 @@ def test_ties_go_to_the_least_variance():
     assert balance_cost([9, 1, 1, 1, 1], 3) == [1, 2, 2]
 
 
+@pytest.mark.slow
 def test_many_layers():
     rng = random.Random(0)
     costs = [rng.random() for _ in range(2000)]
@@ -383,6 +384,7 @@ def test_by_size_param_scale():
     assert balance_by_size(2, model, fl.rand(1, 10000), param_scale=100) == [4, 2]
 
 
+@pytest.mark.slow
 @memory
 def test_by_size_chunks():
     """One micro-batch is measured: many of them make activations small beside parameters."""

@@ -64,6 +64,7 @@ def test_a_u_net_trains_as_without_a_pipeline():
         assert all(abs(a - b) < 1e-6 for a, b in zip(train(GPipe(u_net(), balance, devices=["cpu"] * len(balance), chunks=3).eval()), expected))
 
 
+@pytest.mark.slow
 def test_state_goes_from_one_balance_to_another():
     trained = GPipe(u_net(), [2, 4], chunks=3, deferred_batch_norm=True)
     train(trained)

@@ -57,6 +57,7 @@ def test_any_cut_is_the_module_to_the_bit(name):
         assert type(parts(x)) is type(model(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("stages", [1, 2, 4])
 def test_a_pipeline_of_segments_sums_what_the_module_gives_for_the_micro_batches(name, stages):
@@ -97,6 +98,7 @@ def micro(value, start, stop):
     return tuple(micro(entry, start, stop) for entry in value)
 
 
+@pytest.mark.slow
 def test_gradients_in_a_pipeline_are_the_modules_to_the_bit():
     """1F1B adds them up in the order of the micro-batches."""
     model, x = GPT(), fl.randint(0, 11, (6, 6))
@@ -192,6 +194,7 @@ def test_splitting_leaves_the_module_and_the_generator_as_they_are():
     assert not model._forward_hooks and not model[0]._forward_pre_hooks
 
 
+@pytest.mark.slow
 def test_frozen_parameters_get_no_gradient_until_they_are_trained():
     model, x = GPT(), fl.randint(0, 11, (4, 6))
     for p in model.blocks[0].parameters():
@@ -208,6 +211,7 @@ def test_frozen_parameters_get_no_gradient_until_they_are_trained():
     assert all(p.grad is not None for p in model.blocks[0].parameters())
 
 
+@pytest.mark.slow
 def test_a_tied_parameter_is_in_both_segments_and_once_among_all():
     model, x = GPT(), fl.randint(0, 11, (4, 6))
     parts = quick(model, x, at=["blocks.1"])
@@ -254,6 +258,7 @@ def test_copies_of_segments_are_prepared_for_other_sizes():
     assert fl.equal(second[1](passed), expected)
 
 
+@pytest.mark.slow
 def test_train_and_eval_are_recorded_each_with_the_cuts_at_the_same_places():
     model, x = GPT(p=0.4), fl.randint(0, 11, (4, 6))
     parts = quick(model, x[:2], at=["blocks.1", "blocks.2.mlp"])
@@ -356,6 +361,7 @@ def test_a_program_that_is_profiled():
     assert fl.allclose(got, want)
 
 
+@pytest.mark.slow
 def test_a_split_inside_of_a_larger_model_loads_under_its_names():
     model = nn.Sequential(quick(ResNet(), fl.randn(2, 3, 6, 6), 2), nn.Linear(5, 2))
     plain = nn.Sequential(ResNet(), nn.Linear(5, 2))
@@ -409,6 +415,7 @@ def test_autocast_is_recorded():
     assert fl.equal(parts(x), plain)
 
 
+@pytest.mark.slow
 def test_a_copy_of_segments_has_parameters_of_its_own():
     model, x = ResNet().eval(), fl.randn(2, 3, 6, 6)
     parts = quick(model, x, 2)
@@ -483,6 +490,7 @@ def test_a_process_keeps_what_its_segments_use(segment, modes, expected):
     assert len(parts.recordings.programs) == 1 + modes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples", [3, 5, 1])
 @pytest.mark.parametrize("training", [True, False])
 def test_processes_with_segments_do_what_the_module_does(samples, training):
@@ -499,6 +507,7 @@ def test_processes_with_segments_do_what_the_module_does(samples, training):
     assert fl.equal(found[1][1](found[0][0](x)), expected(x))
 
 
+@pytest.mark.slow
 def test_recordings_of_other_sizes_perform_no_op_of_what_is_elsewhere(monkeypatch):
     _, parts = kept(1)
 
@@ -515,6 +524,7 @@ def test_recordings_of_other_sizes_perform_no_op_of_what_is_elsewhere(monkeypatc
     assert len(parts.recordings.programs) == 5
 
 
+@pytest.mark.slow
 def test_what_no_process_has_kept_is_an_error_that_says_who_has_it():
     model, parts = kept(1, modes=False)
     parts.eval()
@@ -548,6 +558,7 @@ def test_a_mode_in_which_the_forward_fails_is_not_recorded():
 # ---- at random
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_random_modules_with_random_cuts(seed):
     rng = random.Random(seed)
@@ -594,6 +605,7 @@ class Routed(nn.Module):
         return self.out(x.tanh())
 
 
+@pytest.mark.slow
 def test_indices_that_are_computed():
     fl.manual_seed(5)
     model, x = Routed(), fl.randn(7, 6)

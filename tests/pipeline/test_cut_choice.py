@@ -87,6 +87,7 @@ def test_cuts_are_where_little_crosses():
     assert cut.after.startswith("linear (2, ") and cut.before.startswith("linear (3, ")
 
 
+@pytest.mark.slow
 def test_memory_limits_stages_and_the_least_limit_will_do():
     model, x = nn.Sequential(*(nn.Linear(16, 16) for _ in range(6))), fl.ones(8, 16)
     with pytest.raises(CutError, match=r"no cut into 3 stages takes at most memory = 100 bytes per stage; expected at least \d+") as caught:
@@ -110,6 +111,7 @@ def test_bytes_of_stages_are_those_of_the_simulation(name):
     assert peak == [limits.bytes_of(s, 0, activations[s] + inputs[s], inputs[s], [*inputs, 0][s + 1]) for s in range(4)]
 
 
+@pytest.mark.slow
 @pytest.mark.eager("it looks at memory")
 def test_bytes_of_stages_are_those_that_are_allocated():
     model, x = nn.Sequential(*(m for _ in range(4) for m in (nn.Linear(64, 64), nn.Tanh()))), fl.ones(32, 64)
@@ -129,6 +131,7 @@ def test_bytes_of_stages_are_those_that_are_allocated():
     del output
 
 
+@pytest.mark.slow
 def test_the_report_says_where_and_why():
     model, x = ResNet(), fl.randn(2, 3, 6, 6)
     parts = split(model, x, 3, seconds=0.02)

@@ -131,6 +131,7 @@ def test_there_is_no_cut_where_what_crosses_is_overwritten_behind():
     assert quick(model, x, at=[2]).report.cuts[0].position == 2
 
 
+@pytest.mark.slow
 def test_an_error_of_an_op_names_it():
     model, x = GPT(), fl.randint(0, 11, (4, 6))
     pipe = Pipeline(quick(model, x[:2], 2), 2, micro_batches=2)

@@ -48,6 +48,7 @@ def case(name, ranks=4, m=8):
     return schedule, model, balance, x
 
 
+@pytest.mark.slow
 @pytest.mark.eager("it looks at memory")
 @pytest.mark.parametrize("checkpoint", ["never", "except_last", "always"])
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -58,6 +59,7 @@ def test_a_run_holds_what_the_plan_says(name, checkpoint):
     assert metered(model, full, balance, x).activations == plan
 
 
+@pytest.mark.slow
 @pytest.mark.eager("it looks at memory")
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_what_layers_leave_says_what_stages_hold(name):

@@ -125,6 +125,7 @@ def test_gradient_flows_on_into_what_x_came_from():
     assert_close([w.grad], [expected])
 
 
+@pytest.mark.slow
 def test_training_goes_down():
     model, x = mlp(4), fl.randn(16, 5)
     pipe = Pipeline(model, 2, micro_batches=4)
@@ -377,6 +378,7 @@ def test_the_timeline_of_a_step_is_that_of_its_schedule(schedule):
     assert pipe.timeline.grid().count("\n") == 1
 
 
+@pytest.mark.slow
 def test_gradients_of_parameters_are_made_where_the_schedule_says():
     """The second half of a backward is work, and the first does not do it."""
     fl.manual_seed(0)

@@ -69,6 +69,7 @@ def layers(monkeypatch):
     return costs
 
 
+@pytest.mark.slow
 def test_the_command(model, tmp_path, capsys):
     picture = tmp_path / "plan.svg"
     assert cli.main(["pipeline", "plan", f"{model}:make", "--ranks", "2", "--seconds", "0.01", "--draw", str(picture)]) == 0
@@ -97,6 +98,7 @@ def test_the_command_cuts_modules_of_any_kind(model, tmp_path, capsys):
     assert [cut.position for cut in split(module, batch[:2], at=at).report.cuts] == at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place, more, message", [
     ("{}:reads", [], "the forward can not be recorded"),
     ("{}:residual", ["--ranks", "99"], "as many stages as the ops can be cut into; expected fewer ranks"),
@@ -112,6 +114,7 @@ def test_bad_requests(place, more, message, model, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_fastest_comes_first(layers):
     _, choices = _planner.plan(nn.Sequential(nn.Linear(2, 2)), fl.rand(8, 2), ranks=4, micro_batches=8)
     spans = [c.timeline.makespan for c in choices]
@@ -122,6 +125,7 @@ def test_the_fastest_comes_first(layers):
     assert {sum(c.balance) for c in choices} == {8}
 
 
+@pytest.mark.slow
 def test_memory_decides(layers):
     def chosen(memory):
         found, choices = _planner.plan(nn.Sequential(nn.Linear(2, 2)), fl.rand(8, 2), ranks=4, micro_batches=8, memory=memory)
@@ -203,6 +207,7 @@ class Residual(nn.Module):
         return x * first
 
 
+@pytest.mark.slow
 def test_stages_of_segments():
     """All choices have the same measured segments; for each number of stages these are put together where it is cut best."""
     model = Residual(16, 9)
@@ -220,6 +225,7 @@ def test_stages_of_segments():
     assert model.training and all(p.grad is None for p in model.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.eager("it looks at memory")
 @pytest.mark.parametrize("model", [nn.Sequential(*(nn.Linear(256, 256) for _ in range(4))), Residual(256, 5)], ids=["layers", "segments"])
 def test_memory_of_a_run_is_the_predicted(model):

@@ -168,6 +168,7 @@ def test_a_fault_is_shown_where_it_is():
         Schedule.parse("rank 0: " + " ".join(f"0F{i} 0B{i}" for i in range(4)) + " 0F4 0B3 0B4")
 
 
+@pytest.mark.slow
 def test_random_damage_is_noticed():
     rng = random.Random(0)
     for _ in range(300):

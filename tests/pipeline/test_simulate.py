@@ -99,6 +99,7 @@ def test_published_ideals_of_amoebanet(n, m, ideal):
     assert speed(n, m) / speed(2, 1) == pytest.approx(ideal, abs=6e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n, m, ideal", [(1, 2, 0.857), (2, 1667, 1.500), (4, 256, 2.977), (8, 150, 5.806), (2, 32, 1.477), (4, 16, 2.667), (8, 40, 5.333)])
 def test_published_ideals_of_resnet_and_unet(n, m, ideal):
     part = 1 / (n * m)

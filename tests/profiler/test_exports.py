@@ -115,6 +115,7 @@ def test_format_of_a_trace(tmp_path):
     assert stacks and all("in train" in stack[0] for stack in stacks)
 
 
+@pytest.mark.slow
 def test_format_of_a_trace_with_steps_and_threads(tmp_path):
     layer = nn.Linear(4, 4)
     odd = [record_function("entered first"), record_function("entered second")]
@@ -253,6 +254,7 @@ def test_memory(tmp_path):
     del y, z
 
 
+@pytest.mark.slow
 def test_table():
     prof = train()
     rows = prof.key_averages()

@@ -96,6 +96,7 @@ def test_pythons_of_wheels(wanted, text):
         wheels.chosen(wanted)
 
 
+@pytest.mark.slow
 def test_this_python_is_found(tmp_path, monkeypatch):
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     (tmp_path / f"python{version}").symlink_to(sys.executable)

@@ -28,6 +28,7 @@ def tree(name):
     return ast.parse((FOLDER / name).read_text()).body
 
 
+@pytest.mark.slow
 def test_the_extension():
     private = {name for name in names_of(tree("_C.pyi")) if name.startswith("_") or not hasattr(_C, name)}
     assert {n for n in private if not n.startswith("_")} <= {
@@ -37,11 +38,13 @@ def test_the_extension():
     assert {n for n in dir(_C) if not n.startswith("__")} - set(names_of(tree("_C.pyi"))) == set()
 
 
+@pytest.mark.slow
 def test_the_table():
     said = {node.name for node in tree("_table.pyi") if isinstance(node, ast.FunctionDef)}
     assert said == {n for n in dir(_C.ops) if not n.startswith("__")}
 
 
+@pytest.mark.slow
 def test_tensor():
     (body,) = (node.body for node in tree("_C.pyi") if isinstance(node, ast.ClassDef) and node.name == "Tensor")
     said = set(names_of(body))

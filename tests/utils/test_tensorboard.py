@@ -64,6 +64,7 @@ def test_pictures_texts_and_tables(tmp_path):
     assert b"bold" in found["text/text_summary"].tensor.string_val[0] and "curve" in found and "accuracy" in found
 
 
+@pytest.mark.slow
 def test_events_that_loggers_make_themselves(tmp_path):
     """As Lightning's logger writes what a run was made with."""
     from flambeau.utils import _summaries
