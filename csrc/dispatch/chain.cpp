@@ -39,11 +39,10 @@ class Walk {
       for (int s = 0; s < n_steps_; ++s) {
         const int end = plan_.group[static_cast<size_t>(s)];
         if (end > 0 && m == kTile) {
-          fetch(i, s, end);
           run_group(groups_[group++], s, end, i);
           s = end - 1;
         } else {
-          fetch(i, s, s + 1);
+          fetch(i, s);
           run_step(s, i, m);
         }
       }
@@ -108,17 +107,22 @@ class Walk {
     }
   }
 
-  // A tile is read at once, at the first loop that wants it, and no processor looks ahead over the loops that follow. So each loop asks for a
-  // share of the next tile's lines.
-  void fetch(int64_t i, int first, int last) const {
-    const int64_t from = i + kTile;
-    constexpr auto line_bytes = static_cast<int64_t>(kLine);
+  // A tile is read at once, at the first loop that wants it, and no processor looks ahead over the loops that follow, nor fetches by itself what is beyond
+  // the page that it reads. So each loop asks for a share of the lines of the tile after the next.
+  template <class F>
+  void ahead(int64_t i, int first, int last, const F& f) const {
+    const int64_t from = i + 2 * kTile;
     if (from >= end_) return;
     for (const PlannedOperand* o : ahead_) {
-      const int64_t bytes = std::min(kTile, end_ - from) * o->item;
-      const char* const line = o->data + from * o->item;
-      for (int64_t b = bytes * first / n_steps_ / line_bytes * line_bytes, stop = bytes * last / n_steps_; b < stop; b += line_bytes) __builtin_prefetch(line + b);
+      constexpr auto line = static_cast<int64_t>(kLine);
+      const int64_t bytes = std::min(kTile, end_ - from) * o->item, begin = bytes * first / n_steps_ / line * line;
+      f(Ahead{o->data + from * o->item + begin, bytes * last / n_steps_ - begin});
     }
+  }
+  void fetch(int64_t i, int step) const {
+    ahead(i, step, step + 1, [](const Ahead& a) {
+      for (int64_t b = 0; b < a.bytes; b += static_cast<int64_t>(kLine)) __builtin_prefetch(a.from + b);
+    });
   }
 
   const PlannedOperand& operand(const Source& source) const { return plan_.operands[static_cast<size_t>(source.index)]; }
@@ -274,7 +278,12 @@ class Walk {
       if (m.k < 0) group.program[m.step].out = lies;
       else group.program[m.step].in[m.k] = lies;
     }
-    kernels::run_registers(group.program.data(), kTile * static_cast<int64_t>(sizeof(float)));
+    Ahead soon[kMostAhead];
+    int n = 0;
+    ahead(i, first, end, [&](const Ahead& a) {
+      if (n < kMostAhead) soon[n++] = a;
+    });
+    kernels::run_registers(group.program.data(), kTile * static_cast<int64_t>(sizeof(float)), soon, n);
     for (int s = first; s < end; ++s) {
       at_[static_cast<size_t>(s)] = place(s, i);
       if (!streamed_[static_cast<size_t>(s)]) put_away(s, at_[static_cast<size_t>(s)], i, kTile);

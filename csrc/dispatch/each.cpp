@@ -244,7 +244,7 @@ void run_registers(const Nest& nest, const RegisterRuns& registers, int64_t begi
       else convert_elements(s.tile[k], DType::Float32, from, o.dtype, piece);
     }
     store.out = out.data + i * out.item;
-    kernels::run_registers(program, piece * kFloat);
+    kernels::run_registers(program, piece * kFloat, nullptr, 0);
   }
   if (stream) kernels::stream_end();
   if (begin + whole < end) run_flat(nest, begin + whole, end);

@@ -114,7 +114,7 @@ void RegisterPass::run_block(char* const* data, int64_t from, int64_t floats) {
     if (m.k < 0) program_[m.step].out = at;
     else program_[m.step].in[m.k] = at;
   }
-  kernels::run_registers(program_.data(), floats * static_cast<int64_t>(sizeof(float)));
+  kernels::run_registers(program_.data(), floats * static_cast<int64_t>(sizeof(float)), nullptr, 0);
 }
 
 void RegisterPass::run(char* const* data) {

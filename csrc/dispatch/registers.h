@@ -57,8 +57,16 @@ struct RegisterEnds {
   const Memory& of(DType t) const { return memory[register_type(t)]; }
 };
 
+// Memory that is read soon. A program of many steps is more instructions than a processor looks ahead, so that it asks for the lines itself, some for each
+// block: all at once they would wait for each other.
+struct Ahead {
+  const char* from;
+  int64_t bytes;
+};
+constexpr int kMostAhead = 8;
+
 }  // namespace fl
 
 FL_SIMD_KERNEL(fl::RegisterEnds, register_ends)
-// Runs a program, which begins with `load` and stops at `end`, over so many bytes of floats: a whole number of blocks.
-FL_SIMD_KERNEL(void, run_registers, const fl::RegisterStep* steps, int64_t bytes)
+// Runs a program, which begins with `load` and stops at `end`, over so many bytes of floats: a whole number of blocks. Meanwhile asks for n pieces of memory.
+FL_SIMD_KERNEL(void, run_registers, const fl::RegisterStep* steps, int64_t bytes, const fl::Ahead* ahead, int n)

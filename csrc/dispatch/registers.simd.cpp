@@ -80,10 +80,20 @@ RegisterEnds register_ends() {
   return {{Memory<float>::runs(), Memory<BFloat16>::runs(), Memory<Float16>::runs()}, opaque(end), 8 * kVector, kVector};
 }
 
-void run_registers(const RegisterStep* steps, int64_t bytes) {
+void run_registers(const RegisterStep* steps, int64_t bytes, const Ahead* ahead, int n) {
+  constexpr int64_t block = 8 * kVector, line = 64;
   const auto first = reinterpret_cast<RegisterFn>(steps->run);
   const Vector v = {};
-  for (int64_t at = 0; at < bytes; at += 8 * kVector) first(v, v, v, v, v, v, v, v, steps, at);
+  struct Lines {
+    const char *next, *stop;
+    int64_t step;
+  } lines[kMostAhead];
+  for (int i = 0; i < n; ++i) lines[i] = {ahead[i].from, ahead[i].from, (ahead[i].bytes * block + bytes - 1) / bytes};
+  for (int64_t at = 0; at < bytes; at += block) {
+    for (Lines* l = lines; l < lines + n; ++l)
+      for (l->stop += l->step; l->next < l->stop; l->next += line) __builtin_prefetch(l->next);
+    first(v, v, v, v, v, v, v, v, steps, at);
+  }
 #if defined(__AVX__)
   _mm256_zeroupper();  // compilers expect it of whoever took vectors as arguments, and those jump away
 #endif
