@@ -18,6 +18,9 @@ inline void one_dtype(const char* op, const char* na, const Tensor& a, const cha
 inline void axes(const char* op, const char* name, const Tensor& x, int n) {
   if (x.ndim() != n) raise<ShapeError>(op, ": ", name, " has shape ", x.sizes(), "; expected ", n, n == 1 ? " axis" : " axes");
 }
+inline void matrix(const char* op, const char* name, const char* said, const Tensor& x) {
+  if (x.ndim() != 2) raise<ShapeError>(op, ": ", said, " must be a matrix: ", name, " has shape ", x.sizes(), "; expected 2 axes");
+}
 [[noreturn]] inline void two_shapes(const char* op, const char* na, const Tensor& a, const char* nb, const Tensor& b, const char* expected) {
   raise<ShapeError>(op, ": ", na, " has shape ", a.sizes(), ", ", nb, " has shape ", b.sizes(), "; expected ", expected);
 }
@@ -36,7 +39,8 @@ inline void factors(const char* op, const Tensor& a, int a_axes, const char* nam
   one_dtype(op, "a", a, name, b);
 }
 inline void mm_operands(const char* op, const Tensor& a, const Tensor& b) {
-  factors(op, a, 2, "b", b, 2);
+  matrix(op, "a", "self", a), matrix(op, "b", "mat2", b);
+  one_dtype(op, "a", a, "b", b);
   if (a.size(1) != b.size(0)) two_factors(op, "a", a, "b", b, "a.shape[1] == b.shape[0]");
 }
 inline void bmm_operands(const char* op, const Tensor& a, const Tensor& b) {

@@ -23,13 +23,13 @@ Dims broadcast_shape(const char* op, const Operand* in, int n) {
     const Dims& s = in[k].tensor().sizes();
     while (out.size() < s.size()) out.insert(0, 1);
     const int shift = out.size() - s.size();
-    for (int i = 0; i < s.size(); ++i) {
+    for (int i = s.size(); i-- > 0;) {  // errors name the last axis
       if (s[i] == out[i + shift] || s[i] == 1) continue;
       if (out[i + shift] != 1) {
         std::string shapes;
         for (int j = 0; j < n; ++j)
           if (in[j].is_tensor() && in[j].tensor().defined()) shapes += (shapes.empty() ? "" : " and ") + to_string(in[j].tensor().sizes());
-        raise<ShapeError>(op, ": shapes ", shapes, " do not broadcast: the size of tensor a (", out[i + shift], ") must match the size of tensor b (", s[i],
+        raise<ShapeError>(op, ": shapes ", shapes, " do not broadcast: The size of tensor a (", out[i + shift], ") must match the size of tensor b (", s[i],
                           ") at non-singleton dimension ", i + shift);
       }
       out[i + shift] = s[i];

@@ -2,6 +2,7 @@
 
 import importlib
 
+import numpy
 import pytest
 import torch
 
@@ -48,6 +49,10 @@ PHRASES = {
     "T.nn.Linear(3, 4)(T.ones(2, 5))": "mat1 and mat2 shapes cannot be multiplied",
     "T.nn.Conv2d(3, 4, 3)(T.ones(1, 2, 8, 8))": "to have 3 channels, but got 2 channels instead",
     "T.ones(2, 3) + T.ones(2, 4)": "size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
+    "T.ones(2, 3, 4) + T.ones(5, 3, 6)": "The size of tensor a (4) must match the size of tensor b (6) at non-singleton dimension 2",
+    "T.mm(T.ones(3), T.ones(3, 2))": "self must be a matrix",
+    "T.mm(T.ones(2, 3), T.ones(3))": "mat2 must be a matrix",
+    "T.from_numpy(numpy.float32(1))": "expected np.ndarray (got",
     "T.ones(3).add_(T.ones(4))": "size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 0",
     "T.cat([T.ones(2, 3), T.ones(2, 4)])": "Sizes of tensors must match except in dimension 0",
     "T.ones(2, 3).view(4)": "shape '[4]' is invalid for input of size 6",
@@ -616,7 +621,7 @@ def names_of(T):
 
     S, data = T.optim.lr_scheduler, T.utils.data
     Stream = type("Stream", (data.IterableDataset,), {"__iter__": lambda self: iter([1])})
-    return {"copy": copy, "nn": T.nn, "F": T.nn.functional, "o": T.ones, "optim": T.optim} | locals()
+    return {"copy": copy, "numpy": numpy, "nn": T.nn, "F": T.nn.functional, "o": T.ones, "optim": T.optim} | locals()
 
 
 def text_of(statement, T):
