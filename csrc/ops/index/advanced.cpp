@@ -174,9 +174,11 @@ void index_put(const Tensor& x, TensorList indices, const Tensor& values, bool a
   });
 }
 
-// In place; x may have any strides.
+// In place; x may have any strides. Values that are a part of x are those of before.
 void index_put_into(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate) {
-  index_put(x, indices, values, accumulate, x);
+  Tensor apart = values;
+  if (&values.storage() == &x.storage()) copy_elements(apart = empty(values.sizes(), values.dtype()), values);
+  index_put(x, indices, apart, accumulate, x);
 }
 
 // ---- masks and nonzero: two passes over fixed chunks, counting first ------------------------------------------

@@ -16,6 +16,7 @@
 #include "base/scalar.h"
 #include "dispatch/each.h"
 #include "ops/matmul/gemm.h"
+#include "ops/matmul/half.h"
 
 namespace fl {
 namespace {
@@ -264,20 +265,17 @@ Tensor paired(const Dims& batch, int64_t k, int64_t n, const MatrixBatch& b, DTy
     if (strides[d] == 0) sizes[d] = 1;  // broadcast axes once
   sizes.push_back(k), sizes.push_back(n);
   strides.push_back(b.row), strides.push_back(b.col);
-  const Tensor rows = empty(sizes, t);
-  copy_elements(rows, over(b.data, sizes, strides, t));
+  const Tensor rows = converted(over(b.data, sizes, strides, t), t);
   sizes[sizes.size() - 2] *= 2, sizes[sizes.size() - 1] *= 2;
   const Tensor pairs = empty(sizes, dtype_of<R>);
-  const Complex<R>* from = rows.data<Complex<R>>();
+  const R* from = reinterpret_cast<const R*>(rows.data<Complex<R>>());
   R* to = pairs.data<R>();
   parallel_work(n ? rows.numel() / n : 0, n, 16384, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
+      const R* const z = from + 2 * r * n;
       R *upper = to + 4 * r * n, *lower = upper + 2 * n;
-      for (int64_t j = 0; j < n; ++j) {
-        const Complex<R> z = from[r * n + j];
-        upper[2 * j] = z.re, upper[2 * j + 1] = z.im;
-        lower[2 * j] = -z.im, lower[2 * j + 1] = z.re;
-      }
+      std::copy_n(z, 2 * n, upper);
+      for (int64_t j = 0; j < 2 * n; j += 2) lower[j] = -z[j + 1], lower[j + 1] = z[j];
     }
   });
   return pairs;
