@@ -185,7 +185,8 @@ def from_numpy(array: np.ndarray) -> Tensor:
         >>> array
         array([1., 1.])
     """
-    if not hasattr(type(array), "__array_interface__") or not hasattr(array, "flags") or not hasattr(array, "__setitem__"):  # a scalar has the first two
+    # NumPy's scalars have the first two.
+    if not hasattr(type(array), "__array_interface__") or not hasattr(array, "flags") or not hasattr(array, "__setitem__"):
         raise TypeError(f"from_numpy: expected np.ndarray (got {type(array).__name__})")
     return _of_array(array)
 
