@@ -120,6 +120,11 @@ def test_torchvision(run):
     assert all(math.isfinite(n) for n in numbers(out))
 
 
+@pytest.mark.needs_package("torchvision", "PIL")
+def test_torchvision_classifiers(run):
+    check_kept("torchvision_classifiers", run("torchvision_classifiers"))
+
+
 @pytest.mark.needs_package("torchvision")
 def test_torchvision_detection(run):
     out = run("torchvision_detection")

@@ -1,12 +1,11 @@
-"""torchvision: transforms of tensors and pictures, boxes, and classification models forward and backward."""
+"""torchvision: transforms of tensors and pictures, and boxes. Its classification models are in torchvision_classifiers.py."""
 import json
-import sys
 import warnings
 
 import numpy as np
 import torch
 from PIL import Image
-from torchvision import models, ops, transforms, utils
+from torchvision import ops, transforms, utils
 from torchvision.transforms import v2
 
 warnings.simplefilter('ignore')
@@ -38,17 +37,4 @@ boxes = torch.tensor([[0.0, 0.0, 10.0, 10.0], [2.0, 2.0, 12.0, 9.0], [20.0, 5.0,
 out['boxes'] = [ops.box_iou(boxes, boxes).tolist(), ops.generalized_box_iou(boxes, boxes).tolist(), ops.box_convert(boxes, 'xyxy', 'cxcywh').tolist(), ops.box_area(boxes).tolist()]
 out['focal'] = ops.sigmoid_focal_loss(boxes, (boxes > 5).float(), reduction='mean').item()
 out['grid'] = list(utils.make_grid(tensor[None].repeat(5, 1, 1, 1), nrow=3).shape)
-for name in sys.argv[1:] or ['resnet18', 'mobilenet_v3_small', 'shufflenet_v2_x0_5', 'squeezenet1_1', 'mnasnet0_5', 'regnet_y_400mf', 'convnext_tiny', 'vit_b_32', 'swin_t']:
-    model = models.get_model(name, num_classes=5).eval()
-    with torch.no_grad():
-        for i, (key, p) in enumerate(sorted(model.named_parameters())):
-            scale = (3.0 / max(p[0].numel(), 1)) ** 0.5 if p.ndim > 1 else 0.05
-            value = torch.sin(torch.arange(p.numel(), dtype=torch.float64) * 1.37 + i).view(p.shape) * scale
-            p.copy_(value + (1 if p.ndim == 1 and key.endswith('weight') else 0))
-    x = torch.sin(torch.arange(3 * 64 * 64).float() * 0.01).view(1, 3, 64, 64)
-    if name.startswith('vit'):
-        x = torch.nn.functional.interpolate(x, size=224)
-    y = model(x)
-    y.square().sum().backward()
-    out[name] = [y[0].tolist(), sum(p.grad.double().abs().sum().item() for p in model.parameters() if p.grad is not None)]
 print(json.dumps(out))
