@@ -1,4 +1,4 @@
-"""What is written to and what is read lie partly in the same memory: each op of the table gives what it gives where they do not."""
+"""What is written to and what is read lie partly in the same memory: ops that write in place, and with `out=`, give what they give where they do not."""
 
 from __future__ import annotations
 
