@@ -118,7 +118,8 @@ struct NoGrad : WithGrad {
 // Note [Results in the caller's memory]
 // `add(x, y, out=z)` computes as `add(x, y)` does; the first result of z's shape and type on the way is made in z's memory. As a rule that
 // is the result of the call, and nothing is left to do; else it was a step on the way, and the result is copied. So z is offered only
-// where nothing that is read lies in its memory, where no gradient is recorded, and in rows (csrc/bindings/args.cpp).
+// where nothing that is read lies in its memory, where no gradient is recorded, and in rows (csrc/bindings/args.cpp). What may be made with channels last
+// gets a storage of its own over z's bytes, which alone is deferred, and is put into rows before anybody sees it.
 class OfferOut {
  public:
   explicit OfferOut(const Tensor* out) : before_(std::exchange(thread_modes().out, out)) {}

@@ -560,11 +560,15 @@ static bool holds_tensor(PyObject* o) {
 }
 
 // Note [Results in the caller's memory]
-static const Tensor* offered(PyObject* o, const std::vector<PyObject*>& args) {
-  if (Py_TYPE(o) != tensor_type || graph::recording()) return nullptr;
+static Tensor offered(PyObject* o, const std::vector<PyObject*>& args) {
+  if (Py_TYPE(o) != tensor_type || graph::recording()) return {};
   const Tensor& out = tensor_of(o);
-  if (out.is_meta() || !out.is_contiguous() || out.numel() == 0 || may_defer(out.sizes()) || (grad_enabled() && requires_grad(out))) return nullptr;
-  return std::all_of(args.begin(), args.end(), [&](PyObject* a) { return reads_elsewhere(a, out); }) ? &out : nullptr;
+  if (out.is_meta() || !out.is_contiguous() || out.numel() == 0 || (grad_enabled() && requires_grad(out))) return {};
+  if (!std::all_of(args.begin(), args.end(), [&](PyObject* a) { return reads_elsewhere(a, out); })) return {};
+  if (!may_defer(out.sizes())) return out;
+  const size_t bytes = static_cast<size_t>(out.numel()) * out.item_bytes();
+  Ref<Storage> storage = Storage::borrow(out.data(), bytes, out.device(), nullptr, nullptr, true);
+  return Tensor(make_ref<TensorImpl>(std::move(storage), out.sizes(), out.strides(), 0, out.dtype()));
 }
 
 PyObject* with_out(const char* op, Function function, PyObject* const* args, Py_ssize_t nargs, PyObject* kw, bool takes_dtype) try {
@@ -590,19 +594,20 @@ PyObject* with_out(const char* op, Function function, PyObject* const* args, Py_
     if (like.is_meta()) add(words[1], "device", (device = Owned(make_device(like.device()))).object);
   }
   const Owned names(make_tuple(static_cast<Py_ssize_t>(keywords.size()), [&](Py_ssize_t k) { return Py_NewRef(keywords[static_cast<size_t>(k)]); }));
-  const Tensor* const offer = offered(out, values);
-  if (offer) check_inplace(op, *offer);
+  const Tensor offer = offered(out, values);
+  if (offer.defined()) check_inplace(op, tensor_of(out));
   const Owned result([&] {
-    const OfferOut lent(offer);
+    const OfferOut lent(offer.defined() ? &offer : nullptr);
     return function(nullptr, values.data(), nargs, names.object);
   }());
   if (!result.object) return nullptr;
   PyObject* given = result.object;
   Owned apart(nullptr);
-  if (offer && Py_TYPE(given) == tensor_type && &tensor_of(given).storage() == &offer->storage()) {
+  if (offer.defined() && Py_TYPE(given) == tensor_type && &tensor_of(given).storage() == &offer.storage()) {
     const Tensor& y = tensor_of(given);
-    if (y.sizes() == offer->sizes() && y.strides() == offer->strides() && y.offset() == offer->offset() && y.dtype() == offer->dtype()) {
-      bump_version(op, *offer);
+    if (y.sizes() == offer.sizes() && y.strides() == offer.strides() && y.offset() == offer.offset() && y.dtype() == offer.dtype()) {
+      (void)offer.data();  // in rows, where it lay otherwise
+      bump_version(op, tensor_of(out));
       return Py_NewRef(out);
     }
     given = apart.object = wrap(fl::op::clone(y));  // a view of a step on the way

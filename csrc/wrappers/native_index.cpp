@@ -40,6 +40,7 @@
 #include "op/roll.h"
 #include "op/scatter.h"
 #include "op/scatter_add.h"
+#include "op/scatter_count.h"
 #include "op/scatter_reduce.h"
 #include "op/searchsorted_rows.h"
 #include "op/select.h"
@@ -295,18 +296,18 @@ Tensor scatter_src_backward(const Tensor& dy, int64_t dim, const Tensor& index, 
 }
 std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& dy, const Tensor& x, int64_t dim, const Tensor& index,
                                                    const Tensor& src, std::string_view reduce, bool include_self,
-                                                   const Tensor& count, const Tensor& y) {
+                                                   const Tensor& y) {
   if (src.sizes() != index.sizes()) {
     Tensor read = src;
     for (int i = 0; i < index.ndim(); ++i) read = op::narrow(read, i, 0, index.size(i));
-    const auto [dx, ds] = scatter_reduce_backward(dy, x, dim, index, read, reduce, include_self, count, y);
+    const auto [dx, ds] = scatter_reduce_backward(dy, x, dim, index, read, reduce, include_self, y);
     return {dx, with_unread(ds, src.sizes())};
   }
   Tensor dx = dy, ds;
   if (reduce == "sum") {
     ds = op::gather(dy, dim, index);
   } else if (reduce == "mean") {
-    const Tensor share = op::cast(op::div(dy, op::clamp_min(count, 1)), dy.dtype());
+    const Tensor share = op::cast(op::div(dy, op::clamp_min(op::scatter_count(dy, dim, index, include_self), 1)), dy.dtype());
     dx = share;
     ds = op::gather(share, dim, index);
   } else if (reduce == "prod") {
@@ -329,7 +330,7 @@ std::tuple<Tensor, Tensor> scatter_reduce_backward(const Tensor& dy, const Tenso
     const Tensor share = op::div(dy, op::clamp_min(ties, 1));
     dx = op::where(from_self, share, 0);
     ds = op::mul(op::gather(share, dim, index), from_src);
-    if (!include_self) dx = op::where(op::eq(count, 0), dy, dx);
+    if (!include_self) dx = op::where(op::eq(op::scatter_count(dy, dim, index, false), 0), dy, dx);
   }
   if (!include_self) dx = op::scatter(dx, dim, index, Scalar(0));
   return {dx, ds};

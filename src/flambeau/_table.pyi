@@ -1489,13 +1489,15 @@ def scatter_add(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Te
     """x plus src at index along dim. (x is `input`.) Gradients: `input`, `src`."""
 def scatter_add_(input: Tensor, dim: _int, index: Tensor, src: Tensor) -> Tensor:
     """x plus src at index along dim. (x is `input`.) Gradients: `input`, `src`."""
+def scatter_count(input: Tensor, dim: _int, index: Tensor, one_more: _bool, *, out: Tensor | None = ...) -> Tensor:
+    """How often the index names each place of x along dim, and one more for what was there; in float32 where x has 16 bits. (x is `input`.)"""
 def scatter_picked(input: Tensor, shape: Sequence[_int] | _int, dim: _int, indices: Tensor, keepdim: _bool, *, out: Tensor | None = ...) -> Tensor:
     """Zeros of the given shape with dy at the picked positions along dim. (dy is `input`.) Gradients: `input`."""
 def scatter_reduce(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = ..., out: Tensor | None = ...) -> Tensor:
     """x with src combined into it at index along dim by sum, prod, mean, amax or amin. (x is `input`.) Gradients: `x, src`."""
 def scatter_reduce_(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = ...) -> Tensor:
     """x with src combined into it at index along dim by sum, prod, mean, amax or amin. (x is `input`.) Gradients: `x, src`."""
-def scatter_reduce_backward(input: Tensor, x: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: str, include_self: _bool, count: Tensor, y: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
+def scatter_reduce_backward(input: Tensor, x: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: str, include_self: _bool, y: Tensor, *, out: Sequence[Tensor] | None = ...) -> tuple[Tensor, Tensor]:
     """Gradients of scatter_reduce."""
 @overload
 def scatter_src_backward(input: Tensor, dim: _int, index: Tensor, *shape: _int, out: Tensor | None = ...) -> Tensor:

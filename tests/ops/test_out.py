@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from support.compare import bits
 from support.table import arrays, call, cases, tensors
@@ -112,6 +113,27 @@ def test_the_result_is_computed_in_outs_memory():
     for op, args in ((fl.add, (x, 1)), (fl.matmul, (x, x)), (fl.cumsum, (x, 1)), (fl.cat, ([x[:9], x[9:]],))):
         made, given = _peak(lambda op=op, args=args: op(*args)), _peak(lambda op=op, args=args: op(*args, out=out))
         assert given <= made - 4 * x.numel(), op
+
+
+@pytest.mark.eager("memory at a moment")
+def test_the_result_of_many_axes_is_computed_in_outs_memory():
+    """Also where operands lie with channels last: what is given lies in rows, whoever sees it."""
+    shape = (4, 6, 20, 30)
+    x, out = fl.randn(shape), fl.empty(shape)
+    seen, positive = out.numpy(), x > 0
+    pictures = fl.nn.functional.conv2d(fl.randn(4, 3, 20, 30), fl.randn(6, 3, 1, 1))
+    for call in (lambda **k: fl.add(x, 1, **k), lambda **k: fl.tanh(x, **k), lambda **k: fl.where(positive, x, 0, **k), lambda **k: fl.cumsum(x, 2, **k),
+                 lambda **k: fl.bmm(x.view(24, 20, 30), fl.eye(30).expand(24, 30, 30), **k), lambda **k: fl.cat([x[:, :2], x[:, 2:]], 1, **k),
+                 lambda **k: fl.mul(pictures, pictures, **k), lambda **k: fl.cat([pictures[:, :1], pictures[:, 1:]], 1, **k)):
+        want = call()
+        into = out.view(want.shape)
+        fl.reset_peak_memory_stats()
+        before = fl.memory_stats()["allocated_bytes"]
+        assert call(out=into) is into
+        taken = fl.memory_stats()["peak_allocated_bytes"] - before
+        assert bits(into) == bits(want) and np.array_equal(seen.reshape(-1), want.numpy().reshape(-1))
+        if all(cell.cell_contents is not pictures for cell in call.__closure__):
+            assert taken < 4 * x.numel()
 
 
 def _has_out(op):

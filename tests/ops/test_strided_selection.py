@@ -110,3 +110,36 @@ def test_planes_between_indices(planes, dtype):
         found = fl.tensor(a)[fl.tensor(b), :, fl.tensor(i), fl.tensor(j)]
         assert np.array_equal(found.numpy(), a[b, :, i, j])
         assert np.array_equal(fl.tensor(a).transpose(0, 3)[fl.tensor(j), :, fl.tensor(i), fl.tensor(b)].numpy(), a.swapaxes(0, 3)[j, :, i, b])
+
+
+# Of values for x[i] (3, 9, 10), x[:, i] (8, 3, 10) and so on: shapes that broadcast to them, and orders of their axes.
+PLACES = {
+    "first": lambda i, j: (i,), "middle": lambda i, j: (slice(None), i), "last": lambda i, j: (slice(None), slice(None), i),
+    "two": lambda i, j: (i, j), "two behind": lambda i, j: (slice(None), i, j), "two apart": lambda i, j: (i, slice(None), j), "pairs": lambda i, j: (i[:, None], j),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "float16", "complex64"])
+@pytest.mark.parametrize("name", PLACES)
+def test_values_that_were_expanded_or_turned(name, dtype, accumulate):
+    rng = np.random.default_rng(1)
+    at = PLACES[name](np.array([5, 0, 7, 5]), np.array([2, 8, 2, 2]))
+    indices = [None if isinstance(a, slice) else fl.tensor(a) for a in at]
+    shape = BASE[at].shape
+    whole = rng.integers(-4, 5, shape).astype(dtype)
+    given = [fl.tensor(rng.integers(1, 5, [n if keep >> d & 1 else 1 for d, n in enumerate(shape)]).astype(dtype)) for keep in range(2 ** len(shape))]
+    given += [fl.tensor(whole.transpose(order).copy()).permute(*np.argsort(order).tolist()) for order in ((*range(len(shape)),)[::-1], (1, 0, *range(2, len(shape))))]
+    given += [fl.tensor(np.repeat(whole, 2, -1))[..., ::2], fl.tensor(3).to(getattr(fl, dtype))]
+    start = (BASE % 7).astype(dtype)
+    for values in given:
+        want = start.copy()
+        if accumulate:
+            np.add.at(want, at, values.numpy())
+        else:
+            want[at] = values.numpy()
+        x = fl.tensor(start)
+        assert np.array_equal(x.index_put(indices, values, accumulate).numpy(), want)
+        turned = fl.tensor(start.transpose(2, 0, 1).copy()).permute(1, 2, 0)  # written in place as it lies
+        assert np.array_equal(turned.index_put_(indices, values, accumulate).numpy(), want)
+        assert np.array_equal(x.index_put_(indices, values.expand(shape), accumulate).numpy(), want)

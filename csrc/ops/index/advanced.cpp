@@ -3,6 +3,7 @@
 // The output is [before, B, after]: B the elements of the (equally shaped) index tensors; before and after
 // the axes without one. Neighbouring index tensors leave B in their place, others move it to the front.
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "ops/index/lines.h"
@@ -15,6 +16,7 @@ struct Slots {
   std::vector<int64_t> offsets;        // of each element of B, in x
   std::vector<int64_t> before, after;  // offsets of the other axes, the run excluded
   int64_t run = 1;                     // contiguous elements at the end of `after`
+  int tail = 0;                        // axes that they are
 };
 
 std::vector<int64_t> offsets_of(const std::vector<std::pair<int64_t, int64_t>>& axes) {  // (size, stride)
@@ -62,6 +64,7 @@ Slots slots_of(const Tensor& x, TensorList indices) {
   while (!after.empty() && after.back().second == s.run) {  // the contiguous tail
     s.run *= after.back().first;
     after.pop_back();
+    ++s.tail;
   }
   s.before = offsets_of(before);
   s.after = offsets_of(after);
@@ -123,10 +126,50 @@ void index_get(const Tensor& given, TensorList indices, const Tensor& y) {
   });
 }
 
+namespace {
+
+// Where the values of index_put lie, which may have been expanded: of each of `before`, of B and of `after`. A run of them is in order, or one value.
+struct Source {
+  std::vector<int64_t> before, places, after;
+  bool one = false;
+
+  int64_t at(size_t o, int64_t k, int64_t a) const { return before[o] + places[static_cast<size_t>(k)] + after[static_cast<size_t>(a)]; }
+
+  // Empty where the values have to be put in order first.
+  static std::optional<Source> of(const Tensor& values, const Slots& s, bool may_be_one) {
+    std::vector<std::pair<int64_t, int64_t>> axes;
+    for (int i = 0; i < values.ndim(); ++i) axes.push_back({values.size(i), values.stride(i)});
+    int64_t run = 1;
+    bool in_order = true, equal = may_be_one && s.run > 1;
+    for (int i = 0; i < s.tail; ++i, axes.pop_back()) {
+      const auto [size, stride] = axes.back();
+      in_order = in_order && (size == 1 || stride == run);
+      equal = equal && (size == 1 || stride == 0);
+      run *= size;
+    }
+    if (!in_order && !equal) return std::nullopt;
+    const auto part = [&](size_t count) {  // the last axes whose sizes make up that many
+      auto first = axes.end();
+      for (size_t n = 1; n < count;) n *= static_cast<size_t>((--first)->first);
+      std::vector<std::pair<int64_t, int64_t>> out(first, axes.end());
+      axes.erase(first, axes.end());
+      return offsets_of(out);
+    };
+    Source source;
+    source.after = part(s.after.size());
+    source.places = part(s.offsets.size());
+    source.before = part(s.before.size());
+    source.one = !in_order;
+    return source;
+  }
+};
+
+}  // namespace
+
 // `values` has the shape of x[indices]. Where an index occurs twice the last value stays, or all are added
 // in order. Threads share the columns, so the order is the same for any number of them.
 void index_put(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate, const Tensor& y) {
-  start_from(x, y);
+  start_from(x, y, values.numel() <= kSharedGrain ? values.numel() : 0);
   if (values.numel() == 0) return;
   if (accumulate && adds_wide(y, values)) {
     const WideOutput out(y, true);
@@ -134,36 +177,48 @@ void index_put(const Tensor& x, TensorList indices, const Tensor& values, bool a
   }
   const Slots s = slots_of(y, indices);
   const int64_t nb = static_cast<int64_t>(s.offsets.size()), na = static_cast<int64_t>(s.after.size());
-  auto over = [&](auto* dst, const auto* src, auto&& put) {
+  const std::optional<Source> strided = values.is_contiguous() ? std::nullopt : Source::of(values, s, !accumulate);
+  const Tensor given = strided ? values : row_major_copy(values);
+  // put(to, from, count) for each run of y; from(o, k, a) is where the values of one begin.
+  auto walk = [&](auto* dst, const auto* src, bool one, auto&& from, auto&& put) {
     auto work = [&](int64_t a_begin, int64_t a_end, int64_t c, int64_t m) {
+      const auto* source = src + (one ? 0 : c);
       for (size_t o = 0; o < s.before.size(); ++o)
         for (int64_t k = 0; k < nb; ++k) {
           const int64_t base = s.before[o] + s.offsets[static_cast<size_t>(k)];
-          for (int64_t a = a_begin; a < a_end; ++a) {
-            auto* to = dst + base + s.after[static_cast<size_t>(a)] + c;
-            const auto* from = src + ((static_cast<int64_t>(o) * nb + k) * na + a) * s.run + c;
-            put(to, from, m);
-          }
+          for (int64_t a = a_begin; a < a_end; ++a) put(dst + base + s.after[static_cast<size_t>(a)] + c, source + from(o, k, a), m);
         }
     };
     const int64_t lines = static_cast<int64_t>(s.before.size()) * nb;
     if (na > s.run) parallel_work(na, lines * s.run, 16384, [&](int64_t b, int64_t e) { work(b, e, 0, s.run); });
     else parallel_for(0, s.run, std::max<int64_t>(16, kSharedGrain / (lines * na)), [&](int64_t b, int64_t e) { work(0, na, b, e - b); });
   };
+  auto in_lines = [&](size_t o, int64_t k, int64_t a) { return strided->at(o, k, a); };
+  auto in_order = [&](size_t o, int64_t k, int64_t a) { return ((static_cast<int64_t>(o) * nb + k) * na + a) * s.run; };
+  auto over = [&](auto* dst, const auto* src, auto&& put) {
+    if (strided) return walk(dst, src, false, in_lines, put);
+    if (s.run > 1 || na > 1) return walk(dst, src, false, in_order, put);
+    const auto place = [](const int64_t* offset, int64_t k) { return offset[k]; };
+    for (size_t o = 0; o < s.before.size(); ++o)
+      in_fours(s.offsets.data(), src + static_cast<int64_t>(o) * nb, nb, place, [to = dst + s.before[o], put](int64_t at, auto value) { put(to + at, &value, 1); });
+  };
   if (!accumulate) {
     by_size(y.item_bytes(), [&](auto unit) {
       using U = decltype(unit);
-      over(static_cast<U*>(y.data()), static_cast<const U*>(values.data()), [](U* to, const U* from, int64_t m) {
-        if (m >= 16) std::memcpy(to, from, static_cast<size_t>(m) * sizeof(U));
+      U* to = static_cast<U*>(y.data());
+      const U* from = static_cast<const U*>(given.data());
+      if (strided && strided->one) return walk(to, from, true, in_lines, [](U* run, const U* value, int64_t m) { fill_row(run, m, *value); });
+      over(to, from, [](U* run, const U* source, int64_t m) {
+        if (m >= 16) std::memcpy(run, source, static_cast<size_t>(m) * sizeof(U));
         else
-          for (int64_t j = 0; j < m; ++j) to[j] = from[j];
+          for (int64_t j = 0; j < m; ++j) run[j] = source[j];
       });
     });
     return;
   }
   visit(with_sign(y.dtype()), [&](auto zero) {  // sums of unsigned numbers have the same bits
     using T = decltype(zero);
-    over(y.data<T>(), static_cast<const T*>(values.data<T>()), [](T* to, const T* from, int64_t m) {
+    over(y.data<T>(), static_cast<const T*>(given.data<T>()), [](T* to, const T* from, int64_t m) {
 #pragma omp simd
       for (int64_t j = 0; j < m; ++j) {
         if constexpr (std::is_same_v<T, Truth>) to[j] = to[j] || from[j];
@@ -254,8 +309,11 @@ Tensor nonzero(const Tensor& x) {
             row_of(begin, first);
           }
           int64_t* const coordinate = to + at * d;
-          for (int k = 0; k < d; ++k) coordinate[k] = first[k];
-          if (d > 0) coordinate[d - 1] = i - begin;
+          if (d == 2) coordinate[0] = first[0], coordinate[1] = i - begin;  // of no other number of axes are there as many
+          else if (d > 0) {
+            for (int k = 0; k < d - 1; ++k) coordinate[k] = first[k];
+            coordinate[d - 1] = i - begin;
+          }
         });
   });
   return out;

@@ -9,7 +9,6 @@
 
 #include "dispatch/operand.h"
 #include "ops/index/lines.h"
-#include "ops/index/rows.h"
 
 namespace fl::kernels {
 
@@ -82,19 +81,6 @@ void with_places(const Tensor& x, const Tensor& index, int64_t dim, F&& f) {
   f([stride = x.stride(static_cast<int>(dim))](const int64_t* at, int64_t j) { return j + at[j] * stride; });
 }
 
-// put(place, value) for the n elements of a row, in order. Four are read before one is written, since a processor that does not read ahead of
-// stores whose place it does not know yet would wait for each.
-template <class T, class Place, class Put>
-void in_fours(const int64_t* at, const T* values, int64_t n, Place place, Put put) {
-  int64_t j = 0;
-  for (; j + 4 <= n; j += 4) {
-    const int64_t a = place(at, j), b = place(at, j + 1), c = place(at, j + 2), d = place(at, j + 3);
-    const T va = values[j], vb = values[j + 1], vc = values[j + 2], vd = values[j + 3];
-    put(a, va), put(b, vb), put(c, vc), put(d, vd);
-  }
-  for (; j < n; ++j) put(place(at, j), values[j]);
-}
-
 template <Combine C, class T>
 T combined(T a, T b) {
   if constexpr (std::is_same_v<T, Truth>) {
@@ -126,22 +112,39 @@ void over_rows(const Lines& l, const int64_t* at, int64_t k, F&& f) {
     parallel_for(0, l.inner, std::max<int64_t>(16, kSharedGrain / std::max<int64_t>(1, k)), [&](int64_t b, int64_t e) { run(0, 1, b, e - b); });
 }
 
-// The line of indices that `index` repeats along all other axes of `whole`, and of `src` if there is one; undefined where it is
-// another index. Networks on graphs expand one index per edge over all features, and whole rows move then.
-Tensor repeated_line(const Tensor& index, int64_t dim, const Tensor& whole, const Tensor* src) {
+// How many elements over_rows works on, if it does on one thread alone; else 0.
+int64_t rows_alone(const Tensor& y, int64_t dim, int64_t k) {
+  const Lines l = lines_of(y, dim);
+  return l.outer == 1 && l.inner > 1 && l.inner * k <= kSharedGrain ? l.inner * k : 0;
+}
+
+// Whether `index` repeats one line of indices along all other axes of `whole`, and of `src` if there is one. Networks on graphs expand one index per
+// edge over all features, and whole rows move then.
+bool repeats_a_line(const Tensor& index, int64_t dim, const Tensor& whole, const Tensor* src) {
   const int d = static_cast<int>(dim);
-  if (index.ndim() < 2 || index.numel() == 0 || (src && src->size(d) != index.size(d))) return {};
+  if (index.ndim() < 2 || index.numel() == 0 || (src && src->size(d) != index.size(d))) return false;
   for (int i = 0; i < index.ndim(); ++i)
-    if (i != d && (index.size(i) != whole.size(i) || (src && index.size(i) != src->size(i)) || (index.size(i) > 1 && index.stride(i) != 0))) return {};
+    if (i != d && (index.size(i) != whole.size(i) || (src && index.size(i) != src->size(i)) || (index.size(i) > 1 && index.stride(i) != 0))) return false;
+  return index.dtype() == DType::Int64 || index.dtype() == DType::Int32;
+}
+
+// That line; undefined where it is another index.
+Tensor repeated_line(const Tensor& index, int64_t dim, const Tensor& whole, const Tensor* src) {
+  if (!repeats_a_line(index, dim, whole, src)) return {};
+  const int d = static_cast<int>(dim);
   const int64_t k = index.size(d), step = index.stride(d);
   Tensor line = empty(Dims{k}, DType::Int64, index.device());
   const auto copy = [&](const auto* from) {
     for (int64_t j = 0; j < k; ++j) line.data<int64_t>()[j] = from[j * step];
   };
   if (index.dtype() == DType::Int64) copy(index.data<int64_t>());
-  else if (index.dtype() == DType::Int32) copy(index.data<int32_t>());
-  else return {};
+  else copy(index.data<int32_t>());
   return line;
+}
+
+// The same of scatter_combine.
+int64_t scatter_alone(const Tensor& y, int64_t dim, const Tensor& index, const Tensor& src) {
+  return repeats_a_line(index, dim, y, &src) ? rows_alone(y, dim, index.size(static_cast<int>(dim))) : 0;
 }
 
 template <Combine C>
@@ -158,24 +161,11 @@ void combine_rows(const Tensor& y, int64_t dim, const Tensor& line, const Tensor
   });
 }
 
-template <class T>
-void fill_row(T* y, int64_t n, T value) {
-  if constexpr (sizeof(T) == 4) fill_row_u32(n, __builtin_bit_cast(uint32_t, value), reinterpret_cast<uint32_t*>(y));
-  else if constexpr (sizeof(T) == 8) fill_row_u64(n, __builtin_bit_cast(uint64_t, value), reinterpret_cast<uint64_t*>(y));
-  else std::fill_n(y, n, value);
-}
-
-// How often the line names each row of count, and one more for what was there.
-void count_rows(const Tensor& count, int64_t dim, const Tensor& line, bool one_more) {
-  const Lines l = lines_of(count, dim);
-  std::vector<int64_t> often(static_cast<size_t>(l.n), one_more ? 1 : 0);
+// How often the line names each of n rows, and one more for what was there.
+std::vector<int64_t> count_rows(int64_t n, const Tensor& line, bool one_more) {
+  std::vector<int64_t> often(static_cast<size_t>(n), one_more ? 1 : 0);
   for (int64_t j = 0; j < line.numel(); ++j) ++often[static_cast<size_t>(line.data<int64_t>()[j])];
-  visit(count.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    using W = std::conditional_t<is_half_type<T>, float, T>;
-    for (int64_t o = 0; o < l.outer; ++o)
-      for (int64_t r = 0; r < l.n; ++r) fill_row(count.data<T>() + (o * l.n + r) * l.inner, l.inner, T(static_cast<W>(often[static_cast<size_t>(r)])));
-  });
+  return often;
 }
 
 // Writes a number into the rows that the line names.
@@ -264,7 +254,7 @@ void scatter_value(const Tensor& x, int64_t dim, const Tensor& index_in, Scalar 
 }
 
 void scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, const Tensor& y) {
-  start_from(x, y);
+  start_from(x, y, scatter_alone(y, dim, index, src));
   if (adds_wide(y, src)) {
     const WideOutput out(y, true);
     return scatter_combine<Combine::Sum>(out.wide, dim, index, widened(src));
@@ -272,55 +262,52 @@ void scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
   scatter_combine<Combine::Sum>(y, dim, index, src);
 }
 
-// `count`: how many elements were combined into each of y, itself included with include_self; where nobody asks, 0.
-void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, std::string_view how,
-                    bool include_self, const Tensor& count, const Tensor& y) {
-  if (how != "amax" && how != "amin" && adds_wide(y, src)) {
-    const WideOutput out(y);
-    return scatter_reduce(widened(x), dim, index, widened(src), how, include_self, count, out.wide);
+// How often the index names each place of x, whose size is all that counts.
+void scatter_count(const Tensor&, int64_t dim, const Tensor& index, bool one_more, const Tensor& count) {
+  if (const Tensor line = repeated_line(index, dim, count, nullptr); line.defined()) {
+    const Lines l = lines_of(count, dim);
+    const std::vector<int64_t> often = count_rows(l.n, line, one_more);
+    visit(count.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      using W = std::conditional_t<is_half_type<T>, float, T>;
+      for (int64_t r = 0; r < l.outer * l.n; ++r)
+        fill_row(count.data<T>() + r * l.inner, l.inner, T(static_cast<W>(often[static_cast<size_t>(r % l.n)])));
+    });
+    return;
   }
-  start_from(x, y);
-  if (!include_self) {
-    auto limit = [&](bool low) {
-      if (is_float(y.dtype())) return Scalar(low ? -INFINITY : INFINITY);
-      return visit(y.dtype(), [&](auto zero) {
-        using T = decltype(zero);
-        if constexpr (is_integer_type<T>) return Scalar(low ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max());
-        else return Scalar(0);
-      });
-    };
-    scatter_value(y, dim, index, how == "prod" ? Scalar(1) : how == "amax" ? limit(true) : how == "amin" ? limit(false) : Scalar(0), y);
-  }
-  const bool counted = how == "mean" || (!include_self && (how == "amax" || how == "amin"));
-  const Tensor line = counted ? repeated_line(index, dim, count, &src) : Tensor();
-  if (line.defined()) count_rows(count, dim, line, include_self);
-  else fill_elements(count, Scalar(counted && include_self ? 1 : 0));
-  if (counted && !line.defined()) {
-    const Tensor ones = empty(index.sizes(), count.dtype());
-    fill_elements(ones, Scalar(1));
-    scatter_combine<Combine::Sum>(count, dim, index, ones);
-  }
-  if (how == "prod") scatter_combine<Combine::Prod>(y, dim, index, src);
-  else if (how == "amax") scatter_combine<Combine::Max>(y, dim, index, src);
-  else if (how == "amin") scatter_combine<Combine::Min>(y, dim, index, src);
-  else scatter_combine<Combine::Sum>(y, dim, index, src);
-  if (how != "mean") return;
+  fill_elements(count, Scalar(one_more ? 1 : 0));
+  const Tensor ones = empty(index.sizes(), count.dtype());
+  fill_elements(ones, Scalar(1));
+  scatter_combine<Combine::Sum>(count, dim, index, ones);
+}
+
+namespace {
+
+// Sums become means, of as many as the index names there and of what was there.
+void divide_by_counts(const Tensor& y, int64_t dim, const Tensor& index, const Tensor& src, bool include_self) {
+  const Lines l = lines_of(y, dim);
+  const Tensor line = repeated_line(index, dim, y, &src);
+  const std::vector<int64_t> rows = line.defined() ? count_rows(l.n, line, include_self) : std::vector<int64_t>();
+  const auto of_row = [&](int64_t r) { return rows[static_cast<size_t>(r % l.n)]; };
+  const DType wide = y.dtype() == DType::Float64 ? DType::Float64 : DType::Float32;
+  const Tensor count = line.defined() ? Tensor() : empty(y.sizes(), wide);
+  if (!line.defined()) scatter_count(y, dim, index, include_self, count);
   visit(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
+    using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
     T* d = y.data<T>();
-    const auto* c = count.data<std::conditional_t<std::is_same_v<T, double>, double, float>>();
-    const auto divided = [&](const auto& divide) {
-      const Lines l = lines_of(y, dim);
-      if (!line.defined() || l.inner < 16) return parallel_for(0, y.numel(), 16384, [&](int64_t i, int64_t end) { divide(end - i, c + i, d + i); });
-      parallel_work(l.outer * l.n, l.inner, 16384, [&](int64_t r, int64_t end) {  // a row has one count
+    const C* c = line.defined() ? nullptr : count.data<C>();
+    const auto divided = [&](const auto& divide, const auto& divide_row) {
+      if (!line.defined()) return parallel_for(0, y.numel(), 16384, [&](int64_t i, int64_t end) { divide(end - i, c + i, d + i); });
+      parallel_work(l.outer * l.n, l.inner, kSharedGrain, [&](int64_t r, int64_t end) {  // a row has one count
         for (; r < end; ++r)
-          if (c[r * l.inner] > 1) divide(l.inner, c + r * l.inner, d + r * l.inner);
+          if (of_row(r) > 1) divide_row(l.inner, static_cast<C>(of_row(r)), d + r * l.inner);
       });
     };
-    if constexpr (std::is_same_v<T, float>) return divided(divide_counted_f32);
-    if constexpr (std::is_same_v<T, double>) return divided(divide_counted_f64);
+    if constexpr (std::is_same_v<T, float>) return divided(divide_counted_f32, divide_row_f32);
+    if constexpr (std::is_same_v<T, double>) return divided(divide_counted_f64, divide_row_f64);
     for (int64_t i = 0; i < y.numel(); ++i) {
-      const double k = static_cast<double>(c[i]);
+      const double k = line.defined() ? static_cast<double>(of_row(i / l.inner)) : static_cast<double>(c[i]);
       if (k > 1) {
         if constexpr (is_integer_type<T>) {  // exactly, and downwards
           const auto sum = static_cast<int64_t>(d[i]), n = static_cast<int64_t>(k);
@@ -333,6 +320,32 @@ void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Ten
       }
     }
   });
+}
+
+}  // namespace
+
+void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, std::string_view how, bool include_self, const Tensor& y) {
+  if (how != "amax" && how != "amin" && adds_wide(y, src)) {
+    const WideOutput out(y);
+    return scatter_reduce(widened(x), dim, index, widened(src), how, include_self, out.wide);
+  }
+  start_from(x, y, scatter_alone(y, dim, index, src));
+  if (!include_self) {
+    auto limit = [&](bool low) {
+      if (is_float(y.dtype())) return Scalar(low ? -INFINITY : INFINITY);
+      return visit(y.dtype(), [&](auto zero) {
+        using T = decltype(zero);
+        if constexpr (is_integer_type<T>) return Scalar(low ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max());
+        else return Scalar(0);
+      });
+    };
+    scatter_value(y, dim, index, how == "prod" ? Scalar(1) : how == "amax" ? limit(true) : how == "amin" ? limit(false) : Scalar(0), y);
+  }
+  if (how == "prod") scatter_combine<Combine::Prod>(y, dim, index, src);
+  else if (how == "amax") scatter_combine<Combine::Max>(y, dim, index, src);
+  else if (how == "amin") scatter_combine<Combine::Min>(y, dim, index, src);
+  else scatter_combine<Combine::Sum>(y, dim, index, src);
+  if (how == "mean") divide_by_counts(y, dim, index, src, include_self);
 }
 
 namespace {
@@ -433,7 +446,7 @@ namespace {
 }  // namespace
 
 void index_add(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& source, Scalar alpha, const Tensor& y) {
-  start_from(x, y);
+  start_from(x, y, rows_alone(y, dim, index_in.numel()));
   if (adds_wide(y, source)) {
     const WideOutput out(y, true);
     return index_add(out.wide, dim, index_in, widened(source), alpha, out.wide);
@@ -465,7 +478,7 @@ void index_add(const Tensor& x, int64_t dim, const Tensor& index_in, const Tenso
 }
 
 void index_copy(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& source, const Tensor& y) {
-  start_from(x, y);
+  start_from(x, y, rows_alone(y, dim, index_in.numel()));
   const Tensor index = as_int64(index_in);
   by_size(y.item_bytes(), [&](auto unit) {
     using U = decltype(unit);
@@ -479,7 +492,7 @@ void index_copy(const Tensor& x, int64_t dim, const Tensor& index_in, const Tens
 }
 
 void index_fill(const Tensor& x, int64_t dim, const Tensor& index_in, const Operand& value, const Tensor& y) {
-  start_from(x, y);
+  start_from(x, y, rows_alone(y, dim, index_in.numel()));
   const Tensor index = as_int64(index_in);
   const Lines lines = lines_of(y, dim);
   const int64_t* from = index.data<int64_t>();
@@ -492,7 +505,7 @@ void index_fill(const Tensor& x, int64_t dim, const Tensor& index_in, const Oper
     using U = decltype(unit);
     U* d = static_cast<U*>(y.data());
     const U v = *static_cast<const U*>(one.data());
-    over_rows(lines, at.data(), index.numel(), [&](int64_t to, int64_t, auto m) { std::fill_n(d + to, m, v); });
+    over_rows(lines, at.data(), index.numel(), [&](int64_t to, int64_t, auto m) { fill_row(d + to, m, v); });
   });
 }
 
@@ -527,7 +540,7 @@ void take(const Tensor& given, const Tensor& index, const Tensor& y) {
 }
 
 void put(const Tensor& x, const Tensor& index, const Tensor& source, bool accumulate, const Tensor& y) {
-  start_from(x, y);
+  start_from(x, y, index.numel());
   if (accumulate && adds_wide(y, source)) {
     const WideOutput out(y, true);
     return put(out.wide, index, widened(source), true, out.wide);

@@ -21,6 +21,9 @@ FL_SIMD_KERNEL(void, add_scaled_bf16, int64_t n, float a, const fl::BFloat16* x,
 // y[i] /= count[i] where that is above 1, for i < n: sums become means.
 FL_SIMD_KERNEL(void, divide_counted_f32, int64_t n, const float* count, float* y)
 FL_SIMD_KERNEL(void, divide_counted_f64, int64_t n, const double* count, double* y)
+// y[i] /= value for i < n.
+FL_SIMD_KERNEL(void, divide_row_f32, int64_t n, float value, float* y)
+FL_SIMD_KERNEL(void, divide_row_f64, int64_t n, double value, double* y)
 // y[i] = value for i < n.
 FL_SIMD_KERNEL(void, fill_row_u32, int64_t n, uint32_t value, uint32_t* y)
 FL_SIMD_KERNEL(void, fill_row_u64, int64_t n, uint64_t value, uint64_t* y)

@@ -23,6 +23,12 @@ void divide_counted(int64_t n, const T* count, T* y) {
   for (int64_t i = 0; i < n; ++i) y[i] /= count[i] > 1 ? count[i] : T(1);
 }
 
+template <class T>
+void divide_row(int64_t n, T value, T* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] /= value;
+}
+
 template <class T, class F>
 FL_VM void each(int64_t n, const T* x, T* y, F f) {
   for (int64_t i = 0; i < n; ++i) y[i] = f(y[i], x[i]);
@@ -48,6 +54,8 @@ void add_scaled_bf16(int64_t n, float a, const BFloat16* x, BFloat16* y) { add_s
 void fill_row_u32(int64_t n, uint32_t value, uint32_t* y) { fill_row(n, value, y); }
 void fill_row_u64(int64_t n, uint64_t value, uint64_t* y) { fill_row(n, value, y); }
 void divide_counted_f32(int64_t n, const float* count, float* y) { divide_counted(n, count, y); }
+void divide_row_f32(int64_t n, float value, float* y) { divide_row(n, value, y); }
+void divide_row_f64(int64_t n, double value, double* y) { divide_row(n, value, y); }
 void divide_counted_f64(int64_t n, const double* count, double* y) { divide_counted(n, count, y); }
 
 }  // namespace fl::kernels::FL_ISA
