@@ -1,12 +1,12 @@
 // Fourier transforms along one axis, of as many lines at once as a vector has lanes.
 //
 // Note [Fourier transforms]
-// Of sizes whose factors are at most kMostRadix, up to kMostPoints. The lines lie side by side in memory of ours, point by point, the real and
-// the imaginary parts of a point apart, so that every step of the transform is a loop over lanes without shuffles. The steps are in place: of a
+// Of sizes whose factors are at most kMostRadix, up to kMostPoints. The lines lie side by side in memory of ours, point by point, so that every
+// step of the transform is a loop over lanes. The steps are in place: of a
 // length L and a radix R, each takes R points that lie L / R apart, writes their transform over them, and leaves R transforms of length L / R
 // that lie one behind the other (Cooley and Tukey 1965, by decimation in frequency). So the results lie in the order of reversed digits, which
-// costs nothing: where point k is found is looked up when it is copied out (`places`). The inverse is the transform with real and imaginary parts
-// exchanged. An even number of real ones are the parts of half as many complex ones (Sorensen et al. 1987, section V). Other sizes are SciPy's.
+// costs nothing: where point k is found is looked up when it is copied out (`places`). The inverse is the same transform, whose point k is -k of that
+// (`back`). An even number of real ones are the parts of half as many complex ones (Sorensen et al. 1987, section V). Other sizes are SciPy's.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,7 @@ struct FftPlan {
   std::vector<int8_t> factors;
   std::vector<Complex<T>> roots;  // exp(-2 pi i k / n)
   std::vector<int16_t> places;    // where point k of the result lies, and for k = n a place behind all
+  std::vector<int16_t> back;      // where point k of the inverse lies
 };
 
 // Lines of a tensor: point k of line l is at l * apart + k * step.

@@ -55,6 +55,37 @@ void take_rows(const T* x, int64_t apart, int64_t count, int64_t lanes, T* to, i
     for (int64_t i = whole; i < count; ++i) to[i * stride + l] = x[l * apart + i];
 }
 
+// Complex numbers of as many lines as there are lanes, a vector of each line: transposed by interleaving rows that lie half of them apart.
+template <class T>
+struct ComplexTile {
+  static constexpr int W = kLanes<T>;
+  using Row = typename LanesOf<T>::Both;
+
+  template <int From, int... I>
+  static FL_INLINE void interleave(const Row& a, const Row& b, Row& out, std::integer_sequence<int, I...>) {
+    out = __builtin_shufflevector(a, b, (I / 2 % 2 * 2 * W + (I / 4 + From) * 2 + I % 2)...);
+  }
+  static FL_INLINE void round(const Row* x, Row* y) {
+    constexpr auto all = std::make_integer_sequence<int, 2 * W>();
+#pragma GCC unroll 4
+    for (int i = 0; i < W / 2; ++i) {
+      interleave<0>(x[i], x[i + W / 2], y[2 * i], all);
+      interleave<W / 2>(x[i], x[i + W / 2], y[2 * i + 1], all);
+    }
+  }
+  // Row j begins at rows(j); put(k, column) takes what is the k-th number of each.
+  template <class Rows, class Put>
+  static FL_INLINE void transpose(const Rows& rows, const Put& put) {
+    Row v[W], w[W];
+#pragma GCC unroll 8
+    for (int j = 0; j < W; ++j) std::memcpy(&v[j], rows(j), sizeof(Row));
+    round(v, w), round(w, v);
+    if constexpr (W == 8) round(v, w);
+#pragma GCC unroll 8
+    for (int k = 0; k < W; ++k) put(k, W == 8 ? w[k] : v[k]);
+  }
+};
+
 // Parts of points, and complex numbers of adjacent lines, whose parts alternate.
 template <class T>
 struct Parts {
@@ -62,8 +93,15 @@ struct Parts {
   static constexpr int W = kLanes<T>;
   V re, im;
 
-  static FL_INLINE Parts at(const T* x) { return {*reinterpret_cast<const V*>(x), *reinterpret_cast<const V*>(x + W)}; }
-  FL_INLINE void to(T* x) const { *reinterpret_cast<V*>(x) = re, *reinterpret_cast<V*>(x + W) = im; }
+  // As points lie.
+  static FL_INLINE Parts at(const T* x) {
+    if constexpr (kAlternating) return of_alternating(x);
+    return {*reinterpret_cast<const V*>(x), *reinterpret_cast<const V*>(x + W)};
+  }
+  FL_INLINE void to(T* x) const {
+    if constexpr (kAlternating) return to_alternating(x);
+    *reinterpret_cast<V*>(x) = re, *reinterpret_cast<V*>(x + W) = im;
+  }
 
   template <int... I>
   static FL_INLINE Parts parted(const V& a, const V& b, std::integer_sequence<int, I...>) {
@@ -92,57 +130,107 @@ template <class T>
 struct Transforms {
   static constexpr int64_t W = kLanes<T>, P = kPoint<T>;
 
-  // `count` points of the lines, in lanes; those that there is no line for are zeros. Rows of complex numbers are rows of twice as many real ones.
+  // The real part of a lane in a point, and the imaginary one.
+  static constexpr int64_t re(int64_t lane) { return kAlternating ? 2 * lane : lane; }
+  static constexpr int64_t im(int64_t lane) { return kAlternating ? 2 * lane + 1 : W + lane; }
+
+  // `count` points of lines that lie `apart` numbers from each other, each of them two that follow one another.
+  static void take_pairs(const T* x, int64_t apart, int64_t count, int64_t lanes, T* to) {
+    if constexpr (!kAlternating) return take_rows<W>(x, apart, 2 * count, lanes, to, W);
+    const int64_t whole = lanes == W ? count / W * W : 0;
+    for (int64_t i = 0; i < whole; i += W)
+      ComplexTile<T>::transpose([&](int j) { return x + j * apart + 2 * i; },
+                                [&](int k, const typename ComplexTile<T>::Row& column) { std::memcpy(to + (i + k) * P, &column, sizeof column); });
+    for (int64_t l = 0; l < lanes; ++l)
+      for (int64_t i = whole; i < count; ++i) to[i * P + re(l)] = x[l * apart + 2 * i], to[i * P + im(l)] = x[l * apart + 2 * i + 1];
+  }
+  // The other way: point i is at from + places[i] * P.
+  static void put_pairs(const T* from, const int16_t* places, int64_t count, int64_t lanes, T* y, int64_t apart, T scale) {
+    if constexpr (!kAlternating)
+      return put_rows<W>([&](int64_t i, int64_t j) { return from + places[i / 2 + j / 2] * P + (i + j) % 2 * W; }, 2 * count, lanes, y, apart, scale);
+    const int64_t whole = lanes == W ? count / W * W : 0;
+    for (int64_t i = 0; i < whole; i += W)
+      ComplexTile<T>::transpose([&](int j) { return from + places[i + j] * P; }, [&](int k, const typename ComplexTile<T>::Row& column) {
+        const typename ComplexTile<T>::Row scaled = column * scale;
+        std::memcpy(y + k * apart + 2 * i, &scaled, sizeof scaled);
+      });
+    for (int64_t l = 0; l < lanes; ++l)
+      for (int64_t i = whole; i < count; ++i) {
+        const T* at = from + places[i] * P;
+        y[l * apart + 2 * i] = at[re(l)] * scale, y[l * apart + 2 * i + 1] = at[im(l)] * scale;
+      }
+  }
+
+  // `count` points of the lines, in lanes; those that there is no line for are zeros.
   static void take(const Complex<T>* x, const FftLines& lines, int64_t count, T* to) {
     if (lines.lanes < W) std::fill_n(to, count * P, T(0));
-    if (lines.step == 1) return take_rows<W>(reinterpret_cast<const T*>(x), 2 * lines.apart, 2 * count, lines.lanes, to, W);
+    if (lines.step == 1) return take_pairs(reinterpret_cast<const T*>(x), 2 * lines.apart, count, lines.lanes, to);
     for (int64_t k = 0; k < count; ++k) {  // lines lie side by side
       const Complex<T>* from = x + k * lines.step;
       if (lines.lanes == W) Parts<T>::of_alternating(reinterpret_cast<const T*>(from)).to(to + k * P);
       else
-        for (int64_t l = 0; l < lines.lanes; ++l) to[k * P + l] = from[l].re, to[k * P + W + l] = from[l].im;
+        for (int64_t l = 0; l < lines.lanes; ++l) to[k * P + re(l)] = from[l].re, to[k * P + im(l)] = from[l].im;
     }
   }
 
   static void put(const T* from, const int16_t* places, int64_t count, Complex<T>* y, const FftLines& lines, T scale) {
-    if (lines.step == 1)
-      return put_rows<W>([&](int64_t i, int64_t j) { return from + places[i / 2 + j / 2] * P + (i + j) % 2 * W; }, 2 * count, lines.lanes, reinterpret_cast<T*>(y), 2 * lines.apart, scale);
+    if (lines.step == 1) return put_pairs(from, places, count, lines.lanes, reinterpret_cast<T*>(y), 2 * lines.apart, scale);
     for (int64_t k = 0; k < count; ++k) {
       Complex<T>* to = y + k * lines.step;
       const T* at = from + places[k] * P;
       const Parts<T> v = Parts<T>::at(at);
       if (lines.lanes == W) Parts<T>{v.re * scale, v.im * scale}.to_alternating(reinterpret_cast<T*>(to));
       else
-        for (int64_t l = 0; l < lines.lanes; ++l) to[l] = Complex<T>(at[l] * scale, at[W + l] * scale);
+        for (int64_t l = 0; l < lines.lanes; ++l) to[l] = Complex<T>(at[re(l)] * scale, at[im(l)] * scale);
     }
   }
 
-  // Row i, of numbers of all lanes, at row(i, j) + ..: to the lines of a real tensor, and from there.
-  template <class Row>
-  static void put_real(const Row& row, int64_t count, T* y, const FftLines& lines, T scale) {
-    if (lines.step == 1) return put_rows<W>(row, count, lines.lanes, y, lines.apart, scale);
-    for (int64_t i = 0; i < count; ++i) {
-      const T* from = row(i, 0);
-      T* to = y + i * lines.step;
-#pragma omp simd
-      for (int64_t l = 0; l < lines.lanes; ++l) to[l] = from[l] * scale;
+  // The lines of a real tensor whose numbers, two by two, are the parts of `count` points.
+  static void take_halves(const T* x, const FftLines& lines, int64_t count, T* to) {
+    if (lines.lanes < W) std::fill_n(to, count * P, T(0));
+    if (lines.step == 1) return take_pairs(x, lines.apart, count, lines.lanes, to);
+    for (int64_t k = 0; k < count; ++k) {
+      const T *even = x + 2 * k * lines.step, *odd = even + lines.step;
+      for (int64_t l = 0; l < lines.lanes; ++l) to[k * P + re(l)] = even[l], to[k * P + im(l)] = odd[l];
     }
   }
-  static void take_real(const T* x, const FftLines& lines, int64_t count, T* to, int64_t stride) {
-    if (lines.step == 1) return take_rows<W>(x, lines.apart, count, lines.lanes, to, stride);
-    for (int64_t i = 0; i < count; ++i) std::copy_n(x + i * lines.step, lines.lanes, to + i * stride);
+  static void put_halves(const T* from, const int16_t* places, int64_t count, T* y, const FftLines& lines, T scale) {
+    if (lines.step == 1) return put_pairs(from, places, count, lines.lanes, y, lines.apart, scale);
+    for (int64_t k = 0; k < count; ++k) {
+      T *even = y + 2 * k * lines.step, *odd = even + lines.step;
+      const T* at = from + places[k] * P;
+      for (int64_t l = 0; l < lines.lanes; ++l) even[l] = at[re(l)] * scale, odd[l] = at[im(l)] * scale;
+    }
+  }
+
+  // The lines of a real tensor as the real parts of points, and the real parts of points as such lines.
+  static void take_real(const T* x, const FftLines& lines, int64_t count, T* to) {
+    std::fill_n(to, count * P, T(0));
+    if (lines.step == 1) take_rows<W>(x, lines.apart, count, lines.lanes, to, P);
+    else
+      for (int64_t i = 0; i < count; ++i) std::copy_n(x + i * lines.step, lines.lanes, to + i * P);
+    if constexpr (kAlternating)
+      for (int64_t i = 0; i < count; ++i) Parts<T>{*reinterpret_cast<const Lanes<T>*>(to + i * P), Lanes<T>{}}.to(to + i * P);
+  }
+  static void put_real(T* from, const int16_t* places, int64_t count, T* y, const FftLines& lines, T scale) {
+    if constexpr (kAlternating)
+      for (int64_t i = 0; i < count; ++i) *reinterpret_cast<Lanes<T>*>(from + i * P) = Parts<T>::at(from + i * P).re;
+    const auto row = [&](int64_t i, int64_t j) { return from + places[i + j] * P; };
+    if (lines.step == 1) return put_rows<W>(row, count, lines.lanes, y, lines.apart, scale);
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t l = 0; l < lines.lanes; ++l) y[i * lines.step + l] = row(i, 0)[l] * scale;
   }
 
   static void complex_lines(const Complex<T>* x, Complex<T>* y, const FftLines& lines, const FftPlan<T>& plan, bool forward, T scale, T* work) {
     take(x, lines, plan.n, work);
-    transform(Points<T>(work, forward), plan);
-    put(work, plan.places.data(), plan.n, y, lines, scale);
+    transform(Points<T>{work}, plan);
+    put(work, (forward ? plan.places : plan.back).data(), plan.n, y, lines, scale);
   }
 
   // At i and j lie a and b: a + conj b + (a - conj b) r goes to i, and conj(a + conj b - (a - conj b) r) to j.
   static FL_INLINE void both_ends(const Points<T>& z, int64_t i, int64_t j, Complex<T> r) {
-    const Pair<T> a = z.get(i), b = z.conj(z.get(j)), even = a + b, odd = z.turned(a - b, r);
-    z.put(j, z.conj(even - odd));
+    const Pair<T> a = z.get(i), b = conj(z.get(j)), even = a + b, odd = turned(a - b, r);
+    z.put(j, conj(even - odd));
     z.put(i, even + odd);
   }
 
@@ -152,14 +240,13 @@ struct Transforms {
                          T scale, T* work) {
     const int64_t m = plan.n;
     const int16_t* places = plan.places.data();
-    const Points<T> z(work, true);
-    if (from.lanes < W || m == n) std::fill_n(work, m * P, T(0));
+    const Points<T> z{work};
     if (m == n) {
-      take_real(x, from, n, work, P);
+      take_real(x, from, n, work);
       transform(z, plan);
       return put(work, places, n / 2 + 1, y, to, scale);
     }
-    take_real(x, from, n, work, W);
+    take_halves(x, from, m, work);
     transform(z, plan);
     const auto at = [&](int64_t k) { return work + places[k] * P; };
     const Parts<T> first = Parts<T>::at(at(0));
@@ -173,22 +260,20 @@ struct Transforms {
   static void lines_to_real(const Complex<T>* x, const FftLines& from, T* y, const FftLines& to, const FftPlan<T>& plan, const Complex<T>* roots, int64_t n,
                             T scale, T* work) {
     const int64_t m = plan.n;
-    const int16_t* places = plan.places.data();
-    const Points<T> z(work, false);
+    const Points<T> z{work};
     const auto at = [&](int64_t k) { return work + k * P; };
     take(x, from, n / 2 + 1, work);
     if (m == n) {
       Parts<T>{Parts<T>::at(work).re, Lanes<T>{}}.to(work);  // what a real transform has no imaginary part for
       for (int64_t k = 1; k <= n / 2; ++k) Parts<T>{Parts<T>::at(at(k)).re, -Parts<T>::at(at(k)).im}.to(at(n - k));
       transform(z, plan);
-      return put_real([&](int64_t i, int64_t j) { return work + places[i + j] * P; }, n, y, to, scale);
+      return put_real(work, plan.back.data(), n, y, to, scale);
     }
     const Lanes<T> low = Parts<T>::at(at(0)).re, high = Parts<T>::at(at(m)).re;
     Parts<T>{low + high, low - high}.to(at(0));
-    const Points<T> spectrum(work, true);
-    for (int64_t k = 1; 2 * k <= m; ++k) both_ends(spectrum, k, m - k, Complex<T>(roots[k].im, roots[k].re));
+    for (int64_t k = 1; 2 * k <= m; ++k) both_ends(z, k, m - k, Complex<T>(roots[k].im, roots[k].re));
     transform(z, plan);
-    put_real([&](int64_t i, int64_t j) { return work + places[i / 2 + j / 2] * P + (i + j) % 2 * W; }, n, y, to, scale);
+    put_halves(work, plan.back.data(), m, y, to, scale);
   }
 };
 
