@@ -14,6 +14,7 @@
 #include "op/clamp_min.h"
 #include "op/clone.h"
 #include "op/contiguous_copy.h"
+#include "op/copy_.h"
 #include "op/div.h"
 #include "op/eq.h"
 #include "op/expand.h"
@@ -121,6 +122,11 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source)
   const Dims shape = common_shape("masked_scatter", both);
   return op::masked_scatter_same(op::expand(x, shape), op::expand(mask, shape), source);
 }
+Tensor masked_scatter_(const Tensor& x, const Tensor& mask, const Tensor& source) {
+  const Tensor both[] = {x, mask};
+  if (const Dims shape = common_shape("masked_scatter_", both); !(shape == x.sizes())) return op::copy_(x, masked_scatter(x, mask, source));  // which refuses it
+  return op::masked_scatter_same_(x, op::expand(mask, x.sizes()), source);
+}
 
 namespace {
 
@@ -189,6 +195,14 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value, std::string_view reduce) {
   check::fits("scatter", "value", x.dtype(), value);
   return native::scatter(x, dim, index, op::full(index.sizes(), value, x.dtype(), x.device(), false), reduce);
+}
+
+Tensor scatter_(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
+  return op::scatter_reduce_(x, dim, index, src, reduction_of_scatter(reduce), true);
+}
+Tensor scatter_(const Tensor& x, int64_t dim, const Tensor& index, Scalar value, std::string_view reduce) {
+  check::fits("scatter_", "value", x.dtype(), value);
+  return native::scatter_(x, dim, index, op::full(index.sizes(), value, x.dtype(), x.device(), false), reduce);
 }
 
 Tensor put_backward(const Tensor& dy, const Tensor& index, const Tensor& source, bool accumulate) {

@@ -15,16 +15,21 @@
 #include "op/reshape.h"
 #include "op/abs.h"
 #include "op/add.h"
+#include "op/addcmul.h"
+#include "op/addr.h"
 #include "op/amax.h"
 #include "op/argsort.h"
 #include "op/bmm.h"
 #include "op/cast.h"
 #include "op/cat.h"
+#include "op/clone.h"
+#include "op/copy_.h"
 #include "op/diagonal.h"
 #include "op/div.h"
 #include "op/eq.h"
 #include "op/expand.h"
 #include "op/eye.h"
+#include "op/fill_.h"
 #include "op/gather.h"
 #include "op/linalg_cofactor.h"
 #include "op/linalg_det.h"
@@ -144,6 +149,20 @@ Tensor addr(const Tensor& input, const Tensor& vec1, const Tensor& vec2, Scalar 
   for (int i = 1; fits && i <= input.ndim(); ++i) fits = input.size(-i) == 1 || input.size(-i) == shape[2 - i];
   if (!fits) raise<ShapeError>("addr: input has shape ", input.sizes(), "; expected a shape that broadcasts to ", shape);
   return added(input, product, beta, alpha);
+}
+
+Tensor addr_(const Tensor& input, const Tensor& vec1, const Tensor& vec2, Scalar beta, Scalar alpha) {
+  const bool vectors = vec1.ndim() == 1 && vec2.ndim() == 1 && vec1.dtype() == input.dtype() && vec2.dtype() == input.dtype() && is_float(input.dtype());
+  if (!vectors || beta.is_complex() || alpha.is_complex() || input.sizes() != Dims{vec1.size(0), vec2.size(0)} || !may_write_over(input, vec1, vec2)) {
+    const bool keeps = grad_enabled() && (requires_grad(input) || requires_grad(vec1) || requires_grad(vec2));
+    const Tensor made = op::addr(keeps ? op::clone(input) : input, vec1, vec2, beta, alpha);
+    check_stored("addr_", input, made);
+    return op::copy_(input, made);
+  }
+  check_inplace("addr_", input);
+  if (beta.as_double() == 0) op::fill_(input, Scalar(0));
+  else if (beta.as_double() != 1) op::mul_(input, beta);
+  return op::addcmul_(input, op::unsqueeze(vec1, 1), op::unsqueeze(vec2, 0), alpha);
 }
 
 Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {

@@ -179,6 +179,18 @@ bool takes_given(const Tensor& x, IntList sizes, DType dtype, std::initializer_l
   return std::none_of(others.begin(), others.end(), [](const Tensor* o) { return o->defined() && o->storage().maybe_deferred(); });
 }
 
+bool is_overwritable(const Tensor& x) {
+  return !x.is_meta() && x.is_contiguous() && x.numel() > 0 && !x.storage().is_hollow() && !graph::recording();
+}
+
+bool lies_apart(const Tensor& x, const Tensor& other) {
+  if (!other.defined() || other.is_meta() || other.numel() == 0) return true;
+  if (&x.storage() == &other.storage()) return false;
+  const auto begin = [](const Tensor& t) { return static_cast<const char*>(t.storage().data()); };
+  const auto end = [&](const Tensor& t) { return begin(t) + t.storage().size_bytes(); };
+  return end(x) <= begin(other) || end(other) <= begin(x);
+}
+
 void raise_too_large(int64_t a, int64_t b) {
   raise<ArgumentError>("arithmetic with the arguments ", a, " and ", b, " leaves the integers of 64 bits; expected smaller ones");
 }

@@ -335,6 +335,9 @@ def _lazy_method(name: str) -> _typing.Any:
 
 def _lazy_inplace(name: str) -> _typing.Any:
     def method(self: Tensor, *args: _typing.Any, **kwargs: _typing.Any) -> Tensor:
+        own = getattr(_importlib.import_module(f"flambeau.{_LAZY_NAMES[name]}"), f"_{name}_", None)
+        if own is not None:
+            return own(self, *args, **kwargs)  # type: ignore[no-any-return]
         wanting = [x for x in (self, *args, *kwargs.values()) if isinstance(x, Tensor) and x.requires_grad]
         before = self.clone() if is_grad_enabled() and wanting else self  # a derivative may want what is written over
         made = getattr(before, name)(*args, **kwargs)

@@ -92,6 +92,10 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     Raises:
         ArgumentError: p <= 0 or maxnorm < 0.
     """
+    return input * _renorm_factors(input, p, dim, maxnorm)
+
+
+def _renorm_factors(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     if isinstance(p, complex) or not p > 0 or not maxnorm >= 0:
         raise _C.ArgumentError(f"renorm: p = {p}, maxnorm = {maxnorm}; expected p > 0 and maxnorm >= 0")
     if input.ndim < 2:
@@ -102,7 +106,12 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     axis %= input.ndim
     others = [i for i in range(input.ndim) if i != axis]
     norms = ops.norm(input, p, others, keepdim=True)
-    return input * ops.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+    return ops.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)  # type: ignore[no-any-return]
+
+
+def _renorm_(self: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    before = self.clone() if _C.is_grad_enabled() and self.requires_grad else self  # the norms' derivative wants what is written over
+    return self.mul_(_renorm_factors(before, p, dim, maxnorm))
 
 
 @takes_out

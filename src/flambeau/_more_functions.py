@@ -172,6 +172,16 @@ def index_reduce(
     Shape:
         index [k], source as input with k along dim -> input's
     """
+    return _index_reduced(ops.scatter_reduce, input, dim, index, source, reduce, include_self)
+
+
+def _index_reduce_(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    _index_reduced(ops.scatter_reduce_, self, dim, index, source, reduce, include_self)
+    return self
+
+
+def _index_reduced(how: Any, input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool) -> Tensor:
+    """`how` is scatter_reduce, or the same in place."""
     warn_once("index_reduce() is in beta and the API may change at any time.")
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise _C.ArgumentError(f"index_reduce: reduce = {reduce!r}; expected 'prod', 'mean', 'amax' or 'amin'")
@@ -179,8 +189,8 @@ def index_reduce(
         given = f"index has shape {list(index.shape)}, source {list(source.shape)}"
         raise _C.ShapeError(f"index_reduce: {given}; expected one axis, and {input.ndim} axes")
     if input.ndim == 0:
-        found = index_reduce(input.reshape(1), 0, index.reshape(-1), source.reshape(1), reduce, include_self=include_self)
-        return found.reshape([])  # type: ignore[no-any-return]
+        found = _index_reduced(how, input.view(1), 0, index.reshape(-1), source.reshape(1), reduce, include_self)
+        return found.reshape([])
     wanted = list(input.shape)
     wanted[dim] = index.numel()
     if list(source.shape) != wanted:
@@ -190,7 +200,7 @@ def index_reduce(
     shape = [1] * input.ndim
     shape[dim] = index.numel()
     spread = index.to(_C.int64).reshape(shape).expand(wanted)
-    return ops.scatter_reduce(input, dim, spread, source, reduce, include_self=include_self)
+    return how(input, dim, spread, source, reduce, include_self=include_self)  # type: ignore[no-any-return]
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:

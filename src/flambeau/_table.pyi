@@ -1031,6 +1031,8 @@ def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x with the elements of source, in order, where mask is True. (x is `input`.)"""
 def masked_scatter_same(input: Tensor, mask: Tensor, source: Tensor, *, out: Tensor | None = ...) -> Tensor:
     """masked_scatter for equal shapes. Gradients: `input`, `source`."""
+def masked_scatter_same_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """masked_scatter for equal shapes. Gradients: `input`, `source`."""
 @overload
 def masked_scatter_source(input: Tensor, mask: Tensor, *shape: _int, out: Tensor | None = ...) -> Tensor:
     """The elements of dy where mask is True, then zeros. (dy is `input`.) Gradients: `input`."""

@@ -11,6 +11,7 @@ from .rules import (
     DTYPES,
     dtype_code,
     is_inplace_op,
+    op_inplace,
     params,
     per_output,
     rule_code,
@@ -183,9 +184,10 @@ def graph_infos(op: Op) -> list[str]:
 
 
 def _kernel_body(op: Op, makes: str) -> list[str]:
-    """The kernel's call and what it wants of its inputs. What a kernel makes goes to new variables, or to a recorded call's outputs (`frame`)."""
+    """The kernel's call and what it wants of its inputs. What a kernel makes goes to new variables, to a recorded call's outputs (`frame`), or
+    over the first argument (`over`)."""
     out, names = [], []
-    inplace = is_inplace_op(op)
+    inplace = is_inplace_op(op) or makes == "over"
     contiguous = op.get("layout", "contiguous") == "contiguous" and not op.get("view")
     mutated = set(op.get("mutates", []))
     cast = str(op.get("dtype", "")).startswith("float_of") or str(op.get("dtype", "")).startswith("given")
@@ -212,7 +214,7 @@ def _kernel_body(op: Op, makes: str) -> list[str]:
         if op.sig.is_list and len(outs) == 1:
             target = f"std::vector<Tensor> {outs[0]}"
         return [*out, f"  {target} = {call};"]
-    outs = [] if inplace else [n for _, n in op.sig.outs]
+    outs = [op.sig.args[0].name] if makes == "over" else [] if inplace else [n for _, n in op.sig.outs]
     call = f"kernels::{op.get('kernel')}({', '.join([*names, *op.aux, *outs])});"
     if outs and not mutated and not any(a.type.spelling.startswith("Generator") for a in op.sig.args):
         call = f"if (any_elements({', '.join([*op.aux, *outs])})) {call}"  # a long axis beside one of none is no work
@@ -384,6 +386,8 @@ def _inplace(op: Op, node: NodeWriter, table: Table) -> list[str]:
     if op.get("inplace") == "native":
         return [*body, f"  return native::{op.name}_({', '.join(a.name if a is not x else target for a in op.sig.args)});", "}"]
     if "each" not in op.keys:
+        if op_inplace(op).get("over"):
+            body += _over(op, node)
         before = target
         if "composite" in op.keys or x.name in node.uses:
             # What is written over must not be what the op saves: with grad mode, it works on a copy.
@@ -399,16 +403,39 @@ def _inplace(op: Op, node: NodeWriter, table: Table) -> list[str]:
     return [*body, "}"]
 
 
-def _written(name: str, target: str, node: NodeWriter, before: list[str], call: list[str]) -> list[str]:
-    """`call`, which writes over `target`, between what has to stand before and behind it."""
+def _over(op: Op, node: NodeWriter) -> list[str]:
+    """The kernel at work in the first argument's memory, where nothing that it reads lies there: Note [Kernels that write over what they read]."""
+    x, *others = (a.name for a in op.sig.args if a.is_tensor)
+    first = [f"may_write_over({', '.join([x, *others])})"]
+    if op.get("autocast"):
+        first.append("!thread_modes().autocast")
+    records = node.exists and x not in node.saved()
+    if node.exists and not records:  # what is saved is a copy
+        first.append(f"!(grad_enabled() && ({' || '.join(f'requires_grad({n})' for n in (x, *others))}))")
+    (shape,), (dtype,) = per_output(op, "shape"), per_output(op, "dtype")
+    then = []
+    if shape != f"same({x})":
+        then.append(f"{rule_code(op, shape, 'shape')} == {x}.sizes()")
+    if dtype != f"same({x})":
+        then.append(f"{dtype_code(op, dtype)} == {x}.dtype()")
+    checked = [*wrap_dims(op), *(emit_check(op, c) for c in op.get("check", []))]
+    written = _written(f"{op.name}_", x, node, node.before(inplace=True) if records else [], _kernel_body(op, "over"), records)
+    if then:
+        written = [f"  if ({' && '.join(then)}) {{", *("  " + line for line in written), "  }"]
+    return [f"  if ({' && '.join(first)}) {{", *("  " + line for line in (*checked, *written)), "  }"]
+
+
+def _written(name: str, target: str, node: NodeWriter, before: list[str], call: list[str], records: bool | None = None) -> list[str]:
+    """`call`, which writes over `target`, between what has to stand before and behind it. `records`: whether it makes a node, if the op has one."""
+    records = node.exists if records is None else records
     one_value = node.op.get("one_value")  # also where elements share places; of a tensor there would be as many gradients as elements
     same = "" if one_value is None else ", true" if one_value is True else f", !{one_value}.is_tensor()"
     body = [f'  check_inplace("{name}", {target}{same});']
-    body += before if node.exists else [f'  Ref<Node> node = overwrite_node("{name}", {target});']
-    if node.exists:
+    body += before if records else [f'  Ref<Node> node = overwrite_node("{name}", {target});']
+    if records:
         body.append(f'  if (record) check_rebase("{name}", {target});')
     body += [*call, f'  bump_version("{name}", {target});']
-    if node.exists:
+    if records:
         body += ["  if (record) {", *node.save_outputs(target), f"    rebase_history({target}, std::move(node));", "  }"]
     else:
         body.append(f"  if (node) rebase_history({target}, std::move(node));")

@@ -23,9 +23,9 @@ void triangle(const Tensor& x, int64_t diagonal, bool lower, const Tensor& y) {
       const int64_t first = lower ? 0 : split, last = lower ? split : cols;  // kept
       const char* from = s + l * cols * item;
       char* to = d + l * cols * item;
-      std::memset(to, 0, static_cast<size_t>(first * item));
+      if (first > 0) std::memset(to, 0, static_cast<size_t>(first * item));
       if (from != to) std::memcpy(to + first * item, from + first * item, static_cast<size_t>((last - first) * item));
-      std::memset(to + last * item, 0, static_cast<size_t>((cols - last) * item));
+      if (last < cols) std::memset(to + last * item, 0, static_cast<size_t>((cols - last) * item));
     }
   });
 }

@@ -359,6 +359,7 @@ MatrixBatch tidy(MatrixBatch x, int64_t rows, int64_t cols) {
 }
 
 bool set_to(const Tensor& out, const Tensor& input) {  // out = input, broadcast
+  if (out.data() == input.data() && out.sizes() == input.sizes() && out.strides() == input.strides()) return true;  // written over
   Dims strides(out.ndim());
   const int lead = out.ndim() - input.ndim();
   for (int d = lead; d < out.ndim(); ++d) strides[d] = input.size(d - lead) == 1 ? 0 : input.stride(d - lead);
