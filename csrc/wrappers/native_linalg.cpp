@@ -153,16 +153,18 @@ Tensor addr(const Tensor& input, const Tensor& vec1, const Tensor& vec2, Scalar 
 
 Tensor addr_(const Tensor& input, const Tensor& vec1, const Tensor& vec2, Scalar beta, Scalar alpha) {
   const bool vectors = vec1.ndim() == 1 && vec2.ndim() == 1 && vec1.dtype() == input.dtype() && vec2.dtype() == input.dtype() && is_float(input.dtype());
-  if (!vectors || beta.is_complex() || alpha.is_complex() || input.sizes() != Dims{vec1.size(0), vec2.size(0)} || !may_write_over(input, vec1, vec2)) {
+  if (!vectors || beta.is_complex() || alpha.is_complex() || input.sizes() != Dims{vec1.size(0), vec2.size(0)} || !may_write_over(input)) {
     const bool keeps = grad_enabled() && (requires_grad(input) || requires_grad(vec1) || requires_grad(vec2));
     const Tensor made = op::addr(keeps ? op::clone(input) : input, vec1, vec2, beta, alpha);
     check_stored("addr_", input, made);
     return op::copy_(input, made);
   }
   check_inplace("addr_", input);
+  const auto apart = [&](const Tensor& v) { return &v.storage() == &input.storage() ? op::clone(v) : v; };
+  const Tensor column = op::unsqueeze(apart(vec1), 1), row = op::unsqueeze(apart(vec2), 0);
   if (beta.as_double() == 0) op::fill_(input, Scalar(0));
   else if (beta.as_double() != 1) op::mul_(input, beta);
-  return op::addcmul_(input, op::unsqueeze(vec1, 1), op::unsqueeze(vec2, 0), alpha);
+  return op::addcmul_(input, column, row, alpha);
 }
 
 Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {

@@ -179,16 +179,16 @@ bool takes_given(const Tensor& x, IntList sizes, DType dtype, std::initializer_l
   return std::none_of(others.begin(), others.end(), [](const Tensor* o) { return o->defined() && o->storage().maybe_deferred(); });
 }
 
-bool is_overwritable(const Tensor& x) {
-  return !x.is_meta() && x.is_contiguous() && x.numel() > 0 && !x.storage().is_hollow() && !graph::recording();
-}
+bool may_write_over(const Tensor& x) { return !x.is_meta() && x.is_contiguous() && x.numel() > 0 && !x.storage().is_hollow(); }
 
-bool lies_apart(const Tensor& x, const Tensor& other) {
-  if (!other.defined() || other.is_meta() || other.numel() == 0) return true;
-  if (&x.storage() == &other.storage()) return false;
+Tensor apart_for_kernel(const Tensor& x, const Tensor& other) {
+  if (!other.defined() || other.is_meta() || other.numel() == 0) return other;
   const auto begin = [](const Tensor& t) { return static_cast<const char*>(t.storage().data()); };
   const auto end = [&](const Tensor& t) { return begin(t) + t.storage().size_bytes(); };
-  return end(x) <= begin(other) || end(other) <= begin(x);
+  if (&x.storage() != &other.storage() && (end(x) <= begin(other) || end(other) <= begin(x))) return other;
+  const Tensor copy = empty(other.sizes(), other.dtype());
+  copy_elements(copy, other);
+  return copy;
 }
 
 void raise_too_large(int64_t a, int64_t b) {

@@ -201,16 +201,12 @@ Tensor offered_output(IntList sizes, DType dtype, Device device);
 bool takes_given(const Tensor& x, IntList sizes, DType dtype, std::initializer_list<const Tensor*> others);
 
 // Note [Kernels that write over what they read]
-// `x.index_add_(..)` of a kernel that is written so (`inplace: {over: true}` in the table) works in x's memory: it takes time for what it changes, however
-// large x is. Where another argument lies in that memory, x does not lie in rows, a call is recorded, or the node would keep what was there before, the
+// `x.index_add_(..)` of a kernel that is written so (`inplace: over: true` in the table) works in x's memory: it takes time for what it changes, however
+// large x is. Another argument that lies in that memory is copied first. Where x does not lie in rows, or the node would keep what was there before, the
 // result is made apart and copied.
-bool is_overwritable(const Tensor& x);
-bool lies_apart(const Tensor& x, const Tensor& other);
-inline bool lies_apart(const Tensor& x, const Operand& other) { return !other.is_tensor() || lies_apart(x, other.tensor()); }
-template <class... Others>
-bool may_write_over(const Tensor& x, const Others&... others) {
-  return is_overwritable(x) && (lies_apart(x, others) && ...);
-}
+bool may_write_over(const Tensor& x);
+// `other`, or its copy where it lies in x's memory.
+Tensor apart_for_kernel(const Tensor& x, const Tensor& other);
 
 inline bool on_meta(const Tensor& x) { return x.defined() && x.is_meta(); }
 inline bool on_meta(const Operand& x) { return x.is_tensor() && on_meta(x.tensor()); }

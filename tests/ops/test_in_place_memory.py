@@ -79,6 +79,16 @@ def test_histories(name):
     assert found[0][0] == found[1][0] and fl.allclose(found[0][1], found[1][1])
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.parametrize("name", [name for name in STATEMENTS if name != "setitem"])
+def test_a_replay_writes_there_too(name):
+    x, want = numbers(), numbers()
+    step = fl.compile(lambda x: STATEMENTS[name](x).sum(), mode="replay")
+    for call in range(5):
+        assert bits(step(x)) == bits(STATEMENTS[name](want).sum()), call
+    assert bits(x) == bits(want)
+
+
 # In place these make their result apart, and copy it.
 APART = {
     "ldexp": "a composition", "addbmm": "a sum of products that is made first", "cumsum": "a scan, whose result may have another type",

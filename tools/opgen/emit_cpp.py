@@ -180,7 +180,7 @@ def graph_infos(op: Op) -> list[str]:
     if "each" in op.keys:
         head, kernel, rest = _each_head(op)
         return emit_graph.infos(op, [*head, f"  call_(context_, {kernel}, {rest}, static_cast<int>(std::size(each_params)));"], [])
-    return emit_graph.infos(op, [], _kernel_body(op, "frame"))
+    return emit_graph.infos(op, [], _kernel_body(op, "frame"), _kernel_body(op, "over") if op_inplace(op).get("over") else [])
 
 
 def _kernel_body(op: Op, makes: str) -> list[str]:
@@ -198,7 +198,11 @@ def _kernel_body(op: Op, makes: str) -> list[str]:
             source = a.name
             if cast and a.name == op.first_tensor and not op.makes_output:
                 source = f"cast_for_kernel({a.name}, {op.sig.outs[0][1]}.dtype())"
-            out.append(f"  const Tensor {a.name}_k = contiguous_for_kernel({source});")
+            rows = f"contiguous_for_kernel({source})"
+            out.append(f"  const Tensor {a.name}_k = {f'apart_for_kernel({op.sig.args[0].name}, {rows})' if makes == 'over' else rows};")
+            names.append(f"{a.name}_k")
+        elif tensor and makes == "over" and i > 0:
+            out.append(f"  const Tensor {a.name}_k = apart_for_kernel({op.sig.args[0].name}, {a.name});")
             names.append(f"{a.name}_k")
         elif a.type.many and contiguous:
             out.append(f"  const std::vector<Tensor> {a.name}_k = contiguous_for_kernel({a.name});")
@@ -404,9 +408,9 @@ def _inplace(op: Op, node: NodeWriter, table: Table) -> list[str]:
 
 
 def _over(op: Op, node: NodeWriter) -> list[str]:
-    """The kernel at work in the first argument's memory, where nothing that it reads lies there: Note [Kernels that write over what they read]."""
+    """The kernel at work in the first argument's memory: Note [Kernels that write over what they read]."""
     x, *others = (a.name for a in op.sig.args if a.is_tensor)
-    first = [f"may_write_over({', '.join([x, *others])})"]
+    first = [f"may_write_over({x})"]
     if op.get("autocast"):
         first.append("!thread_modes().autocast")
     records = node.exists and x not in node.saved()
@@ -419,7 +423,10 @@ def _over(op: Op, node: NodeWriter) -> list[str]:
     if dtype != f"same({x})":
         then.append(f"{dtype_code(op, dtype)} == {x}.dtype()")
     checked = [*wrap_dims(op), *(emit_check(op, c) for c in op.get("check", []))]
-    written = _written(f"{op.name}_", x, node, node.before(inplace=True) if records else [], _kernel_body(op, "over"), records)
+    *before, call = _kernel_body(op, "over")
+    recorded = emit_graph.record(op, f"{x}.is_meta()", x)
+    calls = ["  if (graph::recording()) [[unlikely]] {", f"    {recorded}", "  } else {", *("  " + line for line in before), f"  {call}", "  }"]
+    written = _written(f"{op.name}_", x, node, node.before(inplace=True) if records else [], calls, records)
     if then:
         written = [f"  if ({' && '.join(then)}) {{", *("  " + line for line in written), "  }"]
     return [f"  if ({' && '.join(first)}) {{", *("  " + line for line in (*checked, *written)), "  }"]

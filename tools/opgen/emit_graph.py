@@ -84,8 +84,8 @@ def _unboxed(op: Op) -> list[str]:
     return out
 
 
-def infos(op: Op, each: Sequence[str], kernel: Sequence[str]) -> list[str]:
-    """`each` or `kernel`: the body of the call between arguments and outputs, in the names of the entry."""
+def infos(op: Op, each: Sequence[str], kernel: Sequence[str], over_kernel: Sequence[str] = ()) -> list[str]:
+    """`each` or `kernel`: the body of the call between arguments and outputs, in the names of the entry; `over_kernel` that of the call in place."""
     signature = str(op.keys["op"]).replace('"', '\\"')
     if is_handed_on(op):
         return [f'const graph::OpInfo info_{op.ident}{{"{op.name}", "{op.ident}", "{signature}"}};']
@@ -121,5 +121,9 @@ def infos(op: Op, each: Sequence[str], kernel: Sequence[str]) -> list[str]:
         (y, x), = over_pairs.items()
         over = f"{outs_of(op).index(y)}, {[a.name for a in op.sig.args].index(x)}"
     when = f", {_position_of_bool(op, op.get('mutates_when'))}" if op.get("mutates_when") else ""
-    out += [*kernel, "}", info(op.name, f"run_{op.ident}", False, f", nullptr, {over}, {'true' if op.trusts else 'false'}{when}")]
+    trusts = "true" if op.trusts else "false"
+    out += [*kernel, "}", info(op.name, f"run_{op.ident}", False, f", nullptr, {over}, {trusts}{when}")]
+    if over_kernel:
+        out += [f"void run_{op.ident}_(const graph::Frame& frame_) {{", *_unboxed(op), *over_kernel, "}"]
+        out.append(info(f"{op.name}_", f"run_{op.ident}_", True, f", nullptr, -1, -1, {trusts}"))
     return out
