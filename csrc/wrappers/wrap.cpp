@@ -179,7 +179,9 @@ bool takes_given(const Tensor& x, IntList sizes, DType dtype, std::initializer_l
   return std::none_of(others.begin(), others.end(), [](const Tensor* o) { return o->defined() && o->storage().maybe_deferred(); });
 }
 
-bool may_write_over(const Tensor& x) { return !x.is_meta() && x.is_contiguous() && x.numel() > 0 && !x.storage().is_hollow(); }
+bool may_write_over(const Tensor& x, bool any_strides) {
+  return !x.is_meta() && (any_strides || x.is_contiguous()) && x.numel() > 0 && !x.storage().is_hollow();
+}
 
 Tensor apart_for_kernel(const Tensor& x, const Tensor& other) {
   if (!other.defined() || other.is_meta() || other.numel() == 0) return other;

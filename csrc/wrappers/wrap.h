@@ -202,9 +202,9 @@ bool takes_given(const Tensor& x, IntList sizes, DType dtype, std::initializer_l
 
 // Note [Kernels that write over what they read]
 // `x.index_add_(..)` of a kernel that is written so (`inplace: over: true` in the table) works in x's memory: it takes time for what it changes, however
-// large x is. Another argument that lies in that memory is copied first. Where x does not lie in rows, or the node would keep what was there before, the
-// result is made apart and copied.
-bool may_write_over(const Tensor& x);
+// large x is. Another argument that lies in that memory is copied first. Where x does not lie in rows, which some kernels allow (`over: any_strides`), or the
+// node would keep what was there before, the result is made apart and copied.
+bool may_write_over(const Tensor& x, bool any_strides = false);
 // `other`, or its copy where it lies in x's memory.
 Tensor apart_for_kernel(const Tensor& x, const Tensor& other);
 

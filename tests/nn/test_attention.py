@@ -351,3 +351,33 @@ def test_a_query_that_is_no_number_has_no_number(keys):
     hidden = fl.ones(70, keys, dtype=fl.bool)
     hidden[0] = False
     assert (nn.functional.scaled_dot_product_attention(q, k, k, hidden)[0, 0, 0] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.bfloat16, fl.float16])
+@pytest.mark.parametrize("queries", [1, 5, 150])
+def test_keys_and_values_are_read_where_they_lie(queries, dtype):
+    """Parts of a cache, heads cut out of features, and heads that are shared: as copies in rows."""
+    cache = [fl.randn(2, 4, 300, 16).to(dtype) for _ in range(2)]
+    cut = [fl.randn(2, 270, 4, 16).to(dtype).transpose(1, 2) for _ in range(2)]
+    q = fl.randn(2, queries, 4, 16).to(dtype).transpose(1, 2)
+    lying = {
+        "filled so far": [t[:, :, :270] for t in cache], "later": [t[:, :, 30:] for t in cache], "cut": cut, "backwards": [t.transpose(0, 1) for t in cut],
+        "shared": [t[:, :1, :270].expand(2, 4, 270, 16) for t in cache], "columns": [t[..., ::2].transpose(2, 3).contiguous().transpose(2, 3) for t in cut],
+    }  # fmt: skip
+    for name, (k, v) in lying.items():
+        now = q.transpose(0, 1) if name == "backwards" else q[..., : k.shape[-1]]
+        for causal in (False, True) if queries == 150 else (False,):
+            got = F.scaled_dot_product_attention(now, k, v, is_causal=causal)
+            want = F.scaled_dot_product_attention(now.contiguous(), k.contiguous(), v.contiguous(), is_causal=causal)
+            assert got.shape == want.shape and fl.allclose(got.float(), want.float(), rtol=0.02 if dtype.itemsize == 2 else 1e-5, atol=1e-2 if dtype.itemsize == 2 else 1e-6), name
+
+
+@pytest.mark.eager("memory at a moment")
+def test_one_query_takes_no_copy_of_a_cache():
+    k, v = fl.randn(2, 8, 1024, 64), fl.randn(2, 1024, 8, 64).transpose(1, 2)
+    q = fl.randn(2, 8, 1, 64)
+    F.scaled_dot_product_attention(q, k[:, :, :900], v[:, :, :900])
+    before = fl.memory_stats()["allocated_bytes"]
+    fl.reset_peak_memory_stats()
+    F.scaled_dot_product_attention(q, k[:, :, :900], v[:, :, :900])
+    assert fl.memory_stats()["peak_allocated_bytes"] - before < k.numel()  # bytes: a quarter of either

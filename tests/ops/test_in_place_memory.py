@@ -36,18 +36,48 @@ def numbers():
     return fl.tensor(np.random.default_rng(0).standard_normal((ROWS, WIDTH), dtype=np.float32))
 
 
+WHOLE = [name for name in STATEMENTS if name != "addmv_"]  # whose matrix is as large
+PARTS = [name for name in STATEMENTS if name.startswith(("index_", "scatter", "put", "setitem"))]
+
+
 @pytest.mark.eager("memory at a moment")
 @pytest.mark.filterwarnings("ignore:index_reduce")
-@pytest.mark.parametrize("name", [name for name in STATEMENTS if name != "addmv_"])  # whose matrix is as large
-def test_no_copy_is_made(name):
-    x = numbers()
-    STATEMENTS[name](numbers())  # what is made once
+@pytest.mark.parametrize("name, turned", [(name, False) for name in WHOLE] + [(name, True) for name in PARTS])
+def test_no_copy_is_made(name, turned):
+    lying = (lambda: numbers().t().contiguous().t()) if turned else numbers
+    x = lying()
+    STATEMENTS[name](lying())  # what is made once
     before, version, place = fl.memory_stats()["allocated_bytes"], x._version, x.data_ptr()
     fl.reset_peak_memory_stats()
     STATEMENTS[name](x)
     taken = fl.memory_stats()["peak_allocated_bytes"] - before
     assert taken < 1.2 * x.numel()  # bytes, of operands of their own and masks; a copy is 4 for an element
     assert x._version > version and x.data_ptr() == place
+
+
+def test_parts_of_what_does_not_lie_in_rows():
+    """Indices that come twice, from the end, and as a line that was expanded; complex numbers; and what is read so."""
+    index = fl.tensor([7, -1 % ROWS, 7])
+    for dtype in (fl.float32, fl.complex64, fl.bfloat16, fl.int64, fl.bool):
+        start = (numbers() * 4).to(dtype)
+        lying = [start.t().contiguous().t(), fl.zeros(ROWS, 2 * WIDTH, dtype=dtype)[:, 1::2].copy_(start), start.flip(0)[::2].flip(0)]
+        few = (fl.arange(3.0 * WIDTH).reshape(3, WIDTH) % 5 - 1).to(dtype)
+        for x in lying:
+            rows = x.shape[0]
+            at = index % rows
+            spread = at.unsqueeze(1).expand(3, WIDTH)
+            for call in (
+                lambda t: t.index_add_(0, at, few), lambda t: t.index_copy_(0, at, few), lambda t: t.index_fill_(0, fl.tensor([-3, 2]), 1),
+                lambda t: t.scatter_(0, spread, few), lambda t: t.scatter_add_(0, spread.contiguous(), few), lambda t: t.put_(at, few[:, 0]),
+                lambda t: t.index_add_(0, at, few, alpha=2) if dtype is not fl.bool else t, lambda t: t.scatter_(0, spread[:2, :3], 0),
+            ):  # fmt: skip
+                got, want = call(fl.empty_strided(x.shape, x.stride(), dtype=dtype).copy_(x)), call(x.contiguous().clone())
+                if dtype is fl.bfloat16:  # sums of a part are rounded once, those of a large tensor at each step
+                    assert fl.allclose(got, want, rtol=0.02, atol=0.1)
+                else:
+                    assert bits(got.contiguous()) == bits(want)
+            assert bits(x.gather(0, spread)) == bits(x.contiguous().gather(0, spread))
+            assert bits(x.gather(0, spread[:2, :3].contiguous())) == bits(x.contiguous().gather(0, spread[:2, :3]))
 
 
 @pytest.mark.filterwarnings("ignore:index_reduce")

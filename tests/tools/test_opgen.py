@@ -101,7 +101,7 @@ BAD = {
         HEAD.format(signature="twice(Tensr x) -> Tensor y") + "  shape: same(x)\n  dtype: same(x)\n  each: x\n",
         "ops/bad.yaml:3: ",
     ),
-    "in place of what": (GOOD + "  each: x\n  inplace: yes please\n", "ops/bad.yaml:3: twice: inplace; expected true, native (beside a native composite), `over: true` (beside a kernel), or `grad`"),
+    "in place of what": (GOOD + "  each: x\n  inplace: yes please\n", "ops/bad.yaml:3: twice: inplace; expected true, native (beside a native composite), `over: true` or `over: any_strides` (beside a kernel), or `grad`"),
     "in place by the input": (
         GOOD + "  each: x\n  inplace:\n    grad:\n      x: dy * x\n  grad:\n    x: dy\n",
         "ops/bad.yaml:3: twice: inplace: the gradient uses 'x', which is overwritten; expected a formula of the output",

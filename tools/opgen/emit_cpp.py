@@ -49,6 +49,13 @@ def _of_sparse(op: Op) -> list[str]:
 _MAY_BE_COMPLEX = ("Tensor", "Tensor?", "Tensor[]", "Tensor?[]", "Operand", "number", "number?", "dtype", "dtype?")
 
 
+def _of_part(op: Op) -> str:
+    """The arguments of a call for the real or the imaginary parts, `part`."""
+    split = ("Tensor", "Tensor?", "dtype", "dtype?")
+    of = {op.first_tensor: "part.of"}  # others may be indices
+    return ", ".join(f"{of.get(a.name, 'part')}({a.name})" if a.type.spelling in split else a.name for a in op.sig.args)
+
+
 def _complex(op: Op, table: Table, target: str | None = None) -> list[str]:
     """Where an argument is complex: Note [Ops that take no complex numbers]. `target` is what is written over, if anything."""
     value = op.get("complex")
@@ -61,18 +68,22 @@ def _complex(op: Op, table: Table, target: str | None = None) -> list[str]:
     names = [a.name for a in op.sig.args]
     if target:
         recorded = " || ".join(f"requires_grad({a.name})" for a in op.sig.args if a.is_tensor)
-        before = [f"    const Tensor before = grad_enabled() && ({recorded}) ? op::clone({target}) : {target};"]
+        before = [f"    const bool keeps = grad_enabled() && ({recorded});"]
+        if value == "parts" and op_inplace(op).get("over") == "any_strides":  # either part is a view of every other number
+            numbers = [f"{a.name}.is_complex()" for a in op.sig.args if a.type.spelling == "number"]
+            before += [
+                f"    if ({' && '.join([f'is_complex({target}.dtype())', f'may_write_over({target}, true)', '!keeps', *(f'!{n}' for n in numbers)])}) {{",
+                f"      for (const Part part : {{Part{{false}}, Part{{true}}}}) op::{op.name}_({_of_part(op)});", f"      return {target};", "    }",
+            ]  # fmt: skip
+        before.append(f"    const Tensor before = keeps ? op::clone({target}) : {target};")
         call = f"op::{op.name}({', '.join(['before', *names[1:]])})"
     elif value == "native":
         before = ["  " + line for line in wrap_dims(op)]
         call = f"native::{op.name}_complex({', '.join(names)})"
     elif value == "parts":
-        split = ("Tensor", "Tensor?", "dtype", "dtype?")
-        of = {op.first_tensor: "part.of"}  # others may be indices
-        parts = ", ".join(f"{of.get(a.name, 'part')}({n})" if a.type.spelling in split else n for n, a in zip(names, op.sig.args, strict=True))
         numbers = [a.name for a in op.sig.args if a.type.spelling in ("number", "number?")]
         before += [f'    check_real("{op.name}", "{n}", {n});' for n in numbers]
-        before.append(f"    const auto of_part = [&](Part part) {{ return op::{op.name}({parts}); }};")
+        before.append(f"    const auto of_part = [&](Part part) {{ return op::{op.name}({_of_part(op)}); }};")
         call = "op::complex(of_part({false}), of_part({true}))"
     else:
         call, _ = translate(op, table, str(value), composite=True)
@@ -410,7 +421,8 @@ def _inplace(op: Op, node: NodeWriter, table: Table) -> list[str]:
 def _over(op: Op, node: NodeWriter) -> list[str]:
     """The kernel at work in the first argument's memory: Note [Kernels that write over what they read]."""
     x, *others = (a.name for a in op.sig.args if a.is_tensor)
-    first = [f"may_write_over({x})"]
+    any_strides = ", true" if op_inplace(op)["over"] == "any_strides" else ""
+    first = [f"may_write_over({x}{any_strides})"]
     if op.get("autocast"):
         first.append("!thread_modes().autocast")
     records = node.exists and x not in node.saved()

@@ -209,14 +209,14 @@ def _check_strides(entry: dict[str, Any], sig: Signature, where: str) -> None:
 def _check_inplace(entry: dict[str, Any], sig: Signature, where: str) -> None:
     """`inplace: true`, or with the gradient by the output, which the form that overwrites its input can keep."""
     value = entry["inplace"]
-    if value is True or (value == "native" and entry.get("composite") == "native") or (value == {"over": True} and "kernel" in entry):
+    if value is True or (value == "native" and entry.get("composite") == "native") or (value in ({"over": True}, {"over": "any_strides"}) and "kernel" in entry):
         return
     tensors = [a.name for a in sig.args if a.is_tensor]
     fitting = isinstance(value, dict) and {"grad"} <= set(value) <= {"grad", "when", "copied"} and isinstance(value["grad"], dict)
     fitting = fitting and value.get("copied", True) is True
     if not fitting or "each" not in entry or len(tensors) != 1 or set(value["grad"]) != set(tensors) or tensors[0] not in entry.get("grad", {}):
         raise TableError(
-            f"{where}: {sig.name}: inplace; expected true, native (beside a native composite), `over: true` (beside a kernel), or `grad` (the only tensor's gradient by the output) and maybe `when` and `copied: true`, beside an `each`"
+            f"{where}: {sig.name}: inplace; expected true, native (beside a native composite), `over: true` or `over: any_strides` (beside a kernel), or `grad` (the only tensor's gradient by the output) and maybe `when` and `copied: true`, beside an `each`"
         )
     if re.search(rf"\b{tensors[0]}\b", str(value["grad"][tensors[0]])):
         raise TableError(f"{where}: {sig.name}: inplace: the gradient uses '{tensors[0]}', which is overwritten; expected a formula of the output")

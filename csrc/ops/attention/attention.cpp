@@ -19,6 +19,7 @@
 #include "backend/onednn/onednn.h"
 #include "base/parallel.h"
 #include "ops/matmul/gemm.h"
+#include "ops/index/lines.h"
 #include "ops/matmul/half.h"
 
 namespace fl::kernels {
@@ -223,6 +224,16 @@ int64_t begin_of(const Tensor& x, int64_t batch) {
   return at;
 }
 
+// x whose matrices are read where they lie, as the part of a cache that is filled so far, or a copy in rows. Rows that lie apart are copied where they are
+// read again and again, by each block of queries, and where 16-bit floats may have to be converted.
+template <class S>
+Tensor matrices_of(const Tensor& x, int64_t reads) {
+  const bool dense = x.size(-1) <= 1 || x.stride(-1) == 1, beside = x.size(-2) <= 1 || x.stride(-2) == x.size(-1);
+  if (dense && (beside || (std::is_same_v<S, Computed<S>> && reads == 1 && x.stride(-2) > x.size(-1)))) return x;
+  return row_major_copy(x);
+}
+int64_t row_step(const Tensor& x) { return x.size(-2) > 1 ? x.stride(-2) : x.size(-1); }
+
 }  // namespace
 
 // As the queries lie, so that heads that were cut out of a layer's features come back as these: x.transpose(1, 2).view(batch, length, features).
@@ -234,16 +245,18 @@ Dims attention_strides(const Tensor& q, const Tensor& v) {
   return row_major(sizes);
 }
 
-void scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double, bool causal,
+void scaled_dot_product_attention(const Tensor& q_given, const Tensor& k_given, const Tensor& v_given, const Tensor& mask, double, bool causal,
                                   std::optional<double> scale_given, const Tensor& lse, const Tensor& y) {
-  const Sizes n = sizes_of(q, k, v);
-  const Mask masked(mask, q);
-  visit_memory(q.dtype(), [&](auto element) {
+  const Sizes n = sizes_of(q_given, k_given, v_given);
+  const Mask masked(mask, q_given);
+  visit_memory(q_given.dtype(), [&](auto element) {
     using S = decltype(element);
     using T = Computed<S>;
     const T scale = static_cast<T>(scale_of(scale_given, n.d));
     const int64_t queries = block_of_queries<S>(n.batch, n.tq), blocks = n.tq ? (n.tq + queries - 1) / queries : 0;
     const int64_t work = queries * n.tk * (n.d + n.dv) + 1, step = n.tq > 1 ? y.stride(-2) : n.dv;
+    const Tensor q = matrices_of<S>(q_given, kMostQueries), k = matrices_of<S>(k_given, blocks), v = matrices_of<S>(v_given, blocks);
+    const int64_t k_row = row_step(k), v_row = row_step(v);
     parallel_work(n.batch * blocks, work, 65536, [&](int64_t b0, int64_t b1) {
       Tensor keep;
       T* s = scratch<T>(keep, queries * std::min(kKeys, n.tk));
@@ -252,18 +265,18 @@ void scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor
       T top[kMostQueries], sum[kMostQueries];
       for (int64_t b = b0; b < b1; ++b) {
         const int64_t batch = b / blocks, q0 = b % blocks * queries, rows = std::min(queries, n.tq - q0);
-        const S* pq = q.data<S>() + (batch * n.tq + q0) * n.d;
+        const S *pq = q.data<S>() + begin_of(q, batch) + q0 * n.d, *pk = k.data<S>() + begin_of(k, batch), *pv = v.data<S>() + begin_of(v, batch);
         const int64_t last = causal ? std::min(n.tk, q0 + rows) : n.tk;
         T* po = out.start(y.data<S>() + begin_of(y, batch) + q0 * step, rows, last == 0);
         std::fill_n(top, rows, -std::numeric_limits<T>::infinity());
         std::fill_n(sum, rows, T(0));
         for (int64_t k0 = 0; k0 < last; k0 += kKeys) {
           const int64_t cols = std::min(kKeys, last - k0), first = causal ? q0 + 1 - k0 : cols;
-          tiles.multiply(rows, cols, n.d, {pq, n.d, 1}, {k.data<S>() + (batch * n.tk + k0) * n.d, 1, n.d}, s, Set);
+          tiles.multiply(rows, cols, n.d, {pq, n.d, 1}, {pk + k0 * k_row, 1, k_row}, s, Set);
           if (masked) masked.apply(s, scale, rows, cols, batch, q0, k0);
           FL_PICK(attention_tile)(s, rows, cols, first, causal, masked ? T(1) : scale, top, sum, k0 ? po : nullptr, n.dv);
           const auto p = tiles.made(s, rows * cols, 0);
-          tiles.multiply(rows, n.dv, cols, p, cols, 1, {v.data<S>() + (batch * n.tk + k0) * n.dv, n.dv, 1}, po, k0 ? Add : Set);
+          tiles.multiply(rows, n.dv, cols, p, cols, 1, {pv + k0 * v_row, v_row, 1}, po, k0 ? Add : Set);
         }
         FL_PICK(attention_finish)(po, rows, n.dv, top, sum, lse.data<T>() + batch * n.tq + q0);
         out.finish();

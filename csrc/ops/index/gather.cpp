@@ -142,6 +142,57 @@ Tensor repeated_line(const Tensor& index, int64_t dim, const Tensor& whole, cons
   return line;
 }
 
+// x[.., i, ..] along the axis.
+Tensor slice_at(const Tensor& x, int axis, int64_t i) {
+  Dims sizes = x.sizes(), strides = x.strides();
+  sizes[axis] = 1;
+  return alias(x, sizes, strides, x.offset() + i * strides[axis]);
+}
+
+// Numbers of slices along an axis, each once and in order; `index` may count from the end.
+std::vector<int64_t> slices_named(const int64_t* index, int64_t count, int64_t n) {
+  std::vector<int64_t> named(index, index + count);
+  for (int64_t& i : named) i += i < 0 ? n : 0;
+  std::sort(named.begin(), named.end());
+  named.erase(std::unique(named.begin(), named.end()), named.end());
+  return named;
+}
+
+// Calls work(part, index) for what an index along `dim` names of x, which does not lie in rows: `part` are those slices, in rows, and the index names them
+// there. What is written into them goes back to x (`writes`). So a part of x takes time for that part, however x lies.
+template <class F>
+void in_slices(const Tensor& x, int64_t dim, const Tensor& index, bool writes, const F& work) {
+  const int axis = static_cast<int>(dim < 0 ? dim + x.ndim() : dim);
+  const int64_t n = x.size(axis);
+  Tensor line = index;  // its values: once, where it was expanded
+  Dims expanded(index.ndim());
+  if (repeats_a_line(index, axis, index, nullptr)) {
+    line = repeated_line(index, axis, index, nullptr);
+    expanded[axis] = 1;
+  } else {
+    line = as_int64(index);
+    expanded = row_major(index.sizes());
+  }
+  const std::vector<int64_t> named = slices_named(line.data<int64_t>(), line.numel(), n);
+  const auto count = static_cast<int64_t>(named.size());
+  if (count >= n / 4) {
+    const Tensor whole = row_major_copy(x);
+    work(whole, index);
+    if (writes) copy_elements(x, whole);
+    return;
+  }
+  Dims sizes = x.sizes();
+  sizes[axis] = count;
+  const Tensor part = empty(sizes, x.dtype()), place = empty(line.sizes(), DType::Int64);
+  for (int64_t j = 0; j < count; ++j) copy_elements(slice_at(part, axis, j), slice_at(x, axis, named[static_cast<size_t>(j)]));
+  for (int64_t j = 0; j < line.numel(); ++j) {
+    const int64_t at = line.data<int64_t>()[j];
+    place.data<int64_t>()[j] = std::lower_bound(named.begin(), named.end(), at < 0 ? at + n : at) - named.begin();
+  }
+  work(part, alias(place, index.sizes(), expanded, 0));
+  for (int64_t j = 0; writes && j < count; ++j) copy_elements(slice_at(x, axis, named[static_cast<size_t>(j)]), slice_at(part, axis, j));
+}
+
 // The same of scatter_combine.
 int64_t scatter_alone(const Tensor& y, int64_t dim, const Tensor& index, const Tensor& src) {
   return repeats_a_line(index, dim, y, &src) ? rows_alone(y, dim, index.size(static_cast<int>(dim))) : 0;
@@ -201,6 +252,7 @@ void scatter_combine(const Tensor& y, int64_t dim, const Tensor& index_in, const
 }  // namespace
 
 void gather(const Tensor& x, int64_t dim, const Tensor& index_in, bool, const Tensor& y) {
+  if (!x.is_contiguous()) return in_slices(x, dim, index_in, false, [&](const Tensor& part, const Tensor& index) { gather(part, dim, index, false, y); });
   if (const Tensor line = repeated_line(index_in, dim, x, nullptr); line.defined()) return index_select(x, dim, line, y);
   const Tensor index = as_int64(index_in);
   const int64_t* at = index.data<int64_t>();
@@ -218,6 +270,7 @@ void gather(const Tensor& x, int64_t dim, const Tensor& index_in, bool, const Te
 }
 
 void scatter_src(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& src, const Tensor& y) {
+  if (!y.is_contiguous()) return in_slices(y, dim, index_in, true, [&](const Tensor& part, const Tensor& index) { scatter_src(part, dim, index, src, part); });
   if (const Tensor line = repeated_line(index_in, dim, y, &src); line.defined()) return index_copy(x, dim, line, src, y);
   start_from(x, y);
   const Tensor index = as_int64(index_in);
@@ -235,6 +288,7 @@ void scatter_src(const Tensor& x, int64_t dim, const Tensor& index_in, const Ten
 }
 
 void scatter_value(const Tensor& x, int64_t dim, const Tensor& index_in, Scalar value, const Tensor& y) {
+  if (!y.is_contiguous()) return in_slices(y, dim, index_in, true, [&](const Tensor& part, const Tensor& index) { scatter_value(part, dim, index, value, part); });
   start_from(x, y);
   if (const Tensor line = repeated_line(index_in, dim, y, nullptr); line.defined()) return fill_rows(y, dim, line, value);
   const Tensor index = as_int64(index_in);
@@ -254,6 +308,7 @@ void scatter_value(const Tensor& x, int64_t dim, const Tensor& index_in, Scalar 
 }
 
 void scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, const Tensor& y) {
+  if (!y.is_contiguous()) return in_slices(y, dim, index, true, [&](const Tensor& part, const Tensor& at) { scatter_add(part, dim, at, src, part); });
   start_from(x, y, scatter_alone(y, dim, index, src));
   if (adds_wide(y, src)) {
     const WideOutput out(y, true);
@@ -325,6 +380,8 @@ void divide_by_counts(const Tensor& y, int64_t dim, const Tensor& index, const T
 }  // namespace
 
 void scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, std::string_view how, bool include_self, const Tensor& y) {
+  if (!y.is_contiguous())
+    return in_slices(y, dim, index, true, [&](const Tensor& part, const Tensor& at) { scatter_reduce(part, dim, at, src, how, include_self, part); });
   if (how != "amax" && how != "amin" && adds_wide(y, src)) {
     const WideOutput out(y);
     return scatter_reduce(widened(x), dim, index, widened(src), how, include_self, out.wide);
@@ -386,13 +443,6 @@ std::optional<SliceSteps> slice_steps(const Tensor& x, int64_t dim) {
   return SliceSteps{line.value_or(0), x.stride(axis)};
 }
 
-// x[.., i, ..] along the axis.
-Tensor slice_at(const Tensor& x, int axis, int64_t i) {
-  Dims sizes = x.sizes(), strides = x.strides();
-  sizes[axis] = 1;
-  return alias(x, sizes, strides, x.offset() + i * strides[axis]);
-}
-
 }  // namespace
 
 // Runs of indices are copied as one piece, slices of up to 8 bytes as one number.
@@ -446,6 +496,7 @@ namespace {
 }  // namespace
 
 void index_add(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& source, Scalar alpha, const Tensor& y) {
+  if (!y.is_contiguous()) return in_slices(y, dim, index_in, true, [&](const Tensor& part, const Tensor& index) { index_add(part, dim, index, source, alpha, part); });
   start_from(x, y, rows_alone(y, dim, index_in.numel()));
   if (adds_wide(y, source)) {
     const WideOutput out(y, true);
@@ -478,6 +529,7 @@ void index_add(const Tensor& x, int64_t dim, const Tensor& index_in, const Tenso
 }
 
 void index_copy(const Tensor& x, int64_t dim, const Tensor& index_in, const Tensor& source, const Tensor& y) {
+  if (!y.is_contiguous()) return in_slices(y, dim, index_in, true, [&](const Tensor& part, const Tensor& index) { index_copy(part, dim, index, source, part); });
   start_from(x, y, rows_alone(y, dim, index_in.numel()));
   const Tensor index = as_int64(index_in);
   by_size(y.item_bytes(), [&](auto unit) {
@@ -492,6 +544,7 @@ void index_copy(const Tensor& x, int64_t dim, const Tensor& index_in, const Tens
 }
 
 void index_fill(const Tensor& x, int64_t dim, const Tensor& index_in, const Operand& value, const Tensor& y) {
+  if (!y.is_contiguous()) return in_slices(y, dim, index_in, true, [&](const Tensor& part, const Tensor& index) { index_fill(part, dim, index, value, part); });
   start_from(x, y, rows_alone(y, dim, index_in.numel()));
   const Tensor index = as_int64(index_in);
   const Lines lines = lines_of(y, dim);
@@ -509,6 +562,20 @@ void index_fill(const Tensor& x, int64_t dim, const Tensor& index_in, const Oper
   });
 }
 
+namespace {
+
+// Where element number `flat` of x, counted in rows, lies.
+int64_t place_in(const Tensor& x, int64_t flat) {
+  int64_t place = 0;
+  for (int a = x.ndim() - 1; a >= 0; --a) {
+    place += flat % x.size(a) * x.stride(a);
+    flat /= x.size(a);
+  }
+  return place;
+}
+
+}  // namespace
+
 void take(const Tensor& given, const Tensor& index, const Tensor& y) {
   const int64_t* at = index.data<int64_t>();
   if (!given.is_contiguous() && index.numel() <= given.numel() / 4) {
@@ -516,14 +583,7 @@ void take(const Tensor& given, const Tensor& index, const Tensor& y) {
       using U = decltype(unit);
       const U* s = static_cast<const U*>(given.data());
       U* d = static_cast<U*>(y.data());
-      for (int64_t i = 0; i < index.numel(); ++i) {
-        int64_t rest = at[i] < 0 ? at[i] + given.numel() : at[i], place = 0;
-        for (int a = given.ndim() - 1; a >= 0; --a) {
-          place += rest % given.size(a) * given.stride(a);
-          rest /= given.size(a);
-        }
-        d[i] = s[place];
-      }
+      for (int64_t i = 0; i < index.numel(); ++i) d[i] = s[place_in(given, at[i] < 0 ? at[i] + given.numel() : at[i])];
     });
     return;
   }
@@ -551,8 +611,10 @@ void put(const Tensor& x, const Tensor& index, const Tensor& source, bool accumu
     using T = decltype(zero);
     T* d = y.data<T>();
     const T* s = source.data<T>();
+    const bool rows = y.is_contiguous();
     for (int64_t i = 0; i < index.numel(); ++i) {
-      T& to = d[at[i] < 0 ? at[i] + n : at[i]];
+      const int64_t flat = at[i] < 0 ? at[i] + n : at[i];
+      T& to = d[rows ? flat : place_in(y, flat)];
       to = accumulate ? combined<Combine::Sum>(to, s[i]) : s[i];
     }
   });
