@@ -57,10 +57,36 @@ struct Sizes {
   int64_t at(int64_t k, bool reverse) const { return reverse ? steps - 1 - k : k; }
 };
 
-// f(first row, end row) over the batch.
+// f(row) over rows of the batch from `first` on.
 template <class F>
-void over_batch(const Sizes& s, const F& f) {
-  parallel_work(s.batch, s.hidden, 1024, [&](int64_t b0, int64_t b1) { f(b0, b1); });
+void over_rows(const Sizes& s, int64_t first, int64_t rows, const F& f) {
+  parallel_work(rows, s.hidden, 1024, [&](int64_t b0, int64_t b1) {
+    for (int64_t b = first + b0; b < first + b1; ++b) f(b);
+  });
+}
+
+// Calls steps(first row, rows, product) for groups of the batch's rows, which go through all steps without knowing of each other: each on one thread, which
+// waits for nobody at a step. How many there are follows from sizes alone, so that results do not depend on the number of threads. All rows are one group,
+// whose steps threads share, where they are few or the weight is larger than a second-level cache.
+template <class S, class F>
+void in_groups(const Sizes& s, const Tensor& weight, typename Repeated<S>::Weight form, const F& steps) {
+  constexpr int64_t kRows = 16, kFewRows = 8, kMostWeight = 1 << 18;
+  const int64_t rows = s.batch >= 2 * kRows ? kRows : kFewRows;
+  if (!std::is_same_v<S, Computed<S>> || s.steps < 2 || s.batch < 2 * rows || weight.numel() > kMostWeight) return steps(0, s.batch, Repeated<S>(s.batch, weight, form));
+  const int64_t groups = (s.batch + rows - 1) / rows, least = s.batch / groups, larger = s.batch % groups;
+  std::vector<Repeated<S>> products;  // for the least rows, and one more
+  {
+    const OneCore one;
+    products.emplace_back(least, weight, form);
+    if (larger > 0) products.emplace_back(least + 1, weight, form);
+  }
+  parallel_for(0, groups, 1, [&](int64_t g0, int64_t g1) {
+    const OneCore one;
+    for (int64_t g = g0; g < g1; ++g) {
+      const bool more = g < larger;
+      steps(g * least + std::min(g, larger), least + (more ? 1 : 0), products[more ? 1 : 0]);
+    }
+  });
 }
 
 // dw[g, h] = sum over steps and batch of dgates[t, b, g] * state before t[b, h].
@@ -94,27 +120,28 @@ void lstm_sequence(const Tensor& gates_x, const Tensor& h, const Tensor& c, cons
   visit_memory(h.dtype(), [&](auto element) {
     using S = decltype(element);
     using T = Computed<S>;
-    const Repeated<S> product(s.batch, weight, Repeated<S>::Weight::Transposed);
     const Tensor scratch = empty(Dims{s.batch, s.gates}, gates.dtype());
-    const S *state = h.data<S>(), *x = gates_x.data<S>();
-    const T* cell = wc.data<T>();
+    const S* x = gates_x.data<S>();
     S* y = ys.data<S>();
     T *g = gates.data<T>(), *cells = cs.data<T>(), *products = scratch.data<T>();
-    for (int64_t k = 0; k < s.steps; ++k) {
-      const int64_t t = s.at(k, reverse);
-      product.run(state, products);
-      S* y_t = y + t * s.state();
-      T* c_t = cells + t * s.state();
-      over_batch(s, [&](int64_t b0, int64_t b1) {
-        for (int64_t b = b0; b < b1; ++b) {
+    in_groups<S>(s, weight, Repeated<S>::Weight::Transposed, [&](int64_t first, int64_t rows, const Repeated<S>& product) {
+      const S* state = h.data<S>();
+      const T* cell = wc.data<T>();
+      for (int64_t k = 0; k < s.steps; ++k) {
+        const int64_t t = s.at(k, reverse);
+        product.run(state + first * s.hidden, products + first * s.gates);
+        S* y_t = y + t * s.state();
+        T* c_t = cells + t * s.state();
+        over_rows(s, first, rows, [&](int64_t b) {
           const int64_t row = (t * s.batch + b) * s.gates, at = b * s.hidden;
           FL_PICK_MEMORY(lstm_row)(x + row, products + b * s.gates, cell + at, g + row, y_t + at, c_t + at, s.hidden);
-        }
-      });
-      state = y_t, cell = c_t;
-    }
-    std::copy_n(state, s.state(), h_n.data<S>());
-    convert_elements(c_n.data(), c_n.dtype(), cell, dtype_of<T>, s.state());
+        });
+        state = y_t, cell = c_t;
+      }
+    });
+    const int64_t last = s.at(s.steps - 1, reverse) * s.state();
+    std::copy_n(s.steps > 0 ? y + last : h.data<S>(), s.state(), h_n.data<S>());
+    convert_elements(c_n.data(), c_n.dtype(), s.steps > 0 ? cells + last : wc.data<T>(), dtype_of<T>, s.state());
   });
 }
 
@@ -129,25 +156,24 @@ void lstm_sequence_backward(const Tensor& dys, const Tensor& dh_n, const Tensor&
   visit_memory(ys.dtype(), [&](auto element) {
     using S = decltype(element);
     using T = Computed<S>;
-    const Repeated<S> product(s.batch, weight, Repeated<S>::Weight::Plain);
     const Tensor scratch = empty(c.sizes(), gates.dtype());
     S* dg = dgates_x.data<S>();
     T *d_h = oh.wide.data<T>(), *d_c = oc.wide.data<T>(), *earlier = scratch.data<T>();
     const S* dy = dys.data<S>();
     const T *g = gates.data<T>(), *cells = cs.data<T>();
-    for (int64_t k = s.steps; k-- > 0;) {
-      const int64_t t = s.at(k, reverse);
-      const T* before = k == 0 ? wc.data<T>() : cells + s.at(k - 1, reverse) * s.state();
-      over_batch(s, [&](int64_t b0, int64_t b1) {
-        for (int64_t b = b0; b < b1; ++b) {
+    in_groups<S>(s, weight, Repeated<S>::Weight::Plain, [&](int64_t first, int64_t rows, const Repeated<S>& product) {
+      for (int64_t k = s.steps; k-- > 0;) {
+        const int64_t t = s.at(k, reverse);
+        const T* before = k == 0 ? wc.data<T>() : cells + s.at(k - 1, reverse) * s.state();
+        over_rows(s, first, rows, [&](int64_t b) {
           const int64_t row = (t * s.batch + b) * s.gates, at = b * s.hidden, now = t * s.state() + at;
           FL_PICK_MEMORY(rnn_add)(dy + now, d_h + at, s.hidden);
           FL_PICK_MEMORY(lstm_row_backward)(d_h + at, d_c + at, g + row, before + at, dg + row, earlier + at, s.hidden);
           std::copy_n(earlier + at, s.hidden, d_c + at);
-        }
-      });
-      product.run(dg + t * s.batch * s.gates, d_h);
-    }
+        });
+        product.run(dg + (t * s.batch + first) * s.gates, d_h + first * s.hidden);
+      }
+    });
     if (needs_weight) weight_gradient<S>(s, dg, ys.data<S>(), h.data<S>(), reverse, dweight);
   });
 }
@@ -159,26 +185,26 @@ void gru_sequence(const Tensor& gates_x, const Tensor& h, const Tensor& weight, 
   visit_memory(h.dtype(), [&](auto element) {
     using S = decltype(element);
     using T = Computed<S>;
-    const Repeated<S> product(s.batch, weight, Repeated<S>::Weight::Transposed);
     const Tensor scratch = empty(Dims{s.batch, s.gates}, gates.dtype());
-    const S *state = h.data<S>(), *x = gates_x.data<S>();
+    const S* x = gates_x.data<S>();
     const T* add_b = wb.defined() ? wb.data<T>() : nullptr;
     S* y = ys.data<S>();
     T *g = gates.data<T>(), *products = scratch.data<T>();
-    for (int64_t k = 0; k < s.steps; ++k) {
-      const int64_t t = s.at(k, reverse);
-      product.run(state, products);
-      S* y_t = y + t * s.state();
-      over_batch(s, [&](int64_t b0, int64_t b1) {
-        for (int64_t b = b0; b < b1; ++b) {
+    in_groups<S>(s, weight, Repeated<S>::Weight::Transposed, [&](int64_t first, int64_t rows, const Repeated<S>& product) {
+      const S* state = h.data<S>();
+      for (int64_t k = 0; k < s.steps; ++k) {
+        const int64_t t = s.at(k, reverse);
+        product.run(state + first * s.hidden, products + first * s.gates);
+        S* y_t = y + t * s.state();
+        over_rows(s, first, rows, [&](int64_t b) {
           const int64_t row = t * s.batch + b, at = b * s.hidden;
           if (add_b) FL_PICK(rnn_add)(add_b, products + b * s.gates, s.gates);
           FL_PICK_MEMORY(gru_row)(x + row * s.gates, products + b * s.gates, state + at, g + row * 4 * s.hidden, y_t + at, s.hidden);
-        }
-      });
-      state = y_t;
-    }
-    std::copy_n(state, s.state(), h_n.data<S>());
+        });
+        state = y_t;
+      }
+    });
+    std::copy_n(s.steps > 0 ? y + s.at(s.steps - 1, reverse) * s.state() : h.data<S>(), s.state(), h_n.data<S>());
   });
 }
 
@@ -191,27 +217,26 @@ void gru_sequence_backward(const Tensor& dys, const Tensor& dh_n, const Tensor& 
   visit_memory(ys.dtype(), [&](auto element) {
     using S = decltype(element);
     using T = Computed<S>;
-    const Repeated<S> product(s.batch, weight, Repeated<S>::Weight::Plain);
     // The hidden halves' gradients differ from those of the input halves; `direct` passes the product by.
     const Tensor hidden_half = empty(dgates_x.sizes(), dgates_x.dtype()), direct = empty(h.sizes(), gates.dtype());
     S *dg = dgates_x.data<S>(), *dgh = hidden_half.data<S>();
     T *d_h = oh.wide.data<T>(), *past = direct.data<T>();
     const S *y = ys.data<S>(), *dy = dys.data<S>();
     const T* g = gates.data<T>();
-    for (int64_t k = s.steps; k-- > 0;) {
-      const int64_t t = s.at(k, reverse);
-      const S* before = k == 0 ? h.data<S>() : y + s.at(k - 1, reverse) * s.state();
-      over_batch(s, [&](int64_t b0, int64_t b1) {
-        for (int64_t b = b0; b < b1; ++b) {
+    in_groups<S>(s, weight, Repeated<S>::Weight::Plain, [&](int64_t first, int64_t rows, const Repeated<S>& product) {
+      for (int64_t k = s.steps; k-- > 0;) {
+        const int64_t t = s.at(k, reverse);
+        const S* before = k == 0 ? h.data<S>() : y + s.at(k - 1, reverse) * s.state();
+        over_rows(s, first, rows, [&](int64_t b) {
           const int64_t row = t * s.batch + b, at = b * s.hidden;
           FL_PICK_MEMORY(rnn_add)(dy + t * s.state() + at, d_h + at, s.hidden);
-          FL_PICK_MEMORY(gru_row_backward)(d_h + at, g + row * 4 * s.hidden, before + at, dg + row * s.gates, dgh + row * s.gates, past + at,
-                                           s.hidden);
-        }
-      });
-      product.run(dgh + t * s.batch * s.gates, d_h);
-      FL_PICK(rnn_add)(past, d_h, s.state());
-    }
+          FL_PICK_MEMORY(gru_row_backward)(d_h + at, g + row * 4 * s.hidden, before + at, dg + row * s.gates, dgh + row * s.gates, past + at, s.hidden);
+        });
+        const int64_t from = first * s.hidden;
+        product.run(dgh + (t * s.batch + first) * s.gates, d_h + from);
+        FL_PICK(rnn_add)(past + from, d_h + from, rows * s.hidden);
+      }
+    });
     if (needs_weight) weight_gradient<S>(s, dgh, y, h.data<S>(), reverse, dweight);
     if (!needs_bias) return;
     std::vector<double> sums(static_cast<size_t>(s.gates));
