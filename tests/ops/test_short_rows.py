@@ -226,3 +226,40 @@ def test_rows_of_operands_that_repeat_or_lie_apart(columns, dtype):
     turned = fl.from_numpy(np.ascontiguousarray(want.transpose(1, 0, 2))).transpose(0, 1)
     assert np.array_equal((turned + x[:, None, :columns]).numpy(), want + a[:, None, :columns])
     assert np.array_equal(turned.contiguous().numpy(), want)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "int32", "uint8", "bool"])
+@pytest.mark.parametrize("rows, columns", [(4096, 1), (5000, 2), (70_001, 3), (66_000, 4), (4099, 128), (4097, 7)])
+def test_extremes_down_a_few_long_columns(rows, columns, dtype):
+    """Many rows side by side are one: the first of equal ones wins, and the first that is no number."""
+    rng = np.random.default_rng(rows)
+    x = rng.integers(0, 2 if dtype == "bool" else 60, (rows, columns)).astype(dtype)
+    x[rows // 3] = x[rows - 1] = x.max()
+    x[rows // 5] = x[rows // 2] = x.min()
+    if dtype.startswith("float"):
+        x[rows // 4 :: 999, 0] = np.nan
+    t = fl.tensor(x)
+    assert np.array_equal(t.argmax(0).numpy(), x.argmax(0)) and np.array_equal(t.argmin(0).numpy(), x.argmin(0))
+    values, indices = t.max(0)
+    assert np.array_equal(indices.numpy(), x.argmax(0)) and np.array_equal(values.numpy(), x.max(0), equal_nan=dtype.startswith("float"))
+    both = fl.stack([t, t.flip(0)])
+    assert np.array_equal(both.argmin(1).numpy(), np.stack([x.argmin(0), x[::-1].argmin(0)]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "uint8", "complex64"])
+@pytest.mark.parametrize("shape, k", [((3000, 5), 1), ((40, 50, 6), 2), ((5, 4), 8), ((7, 9), 9), ((300, 1), 1)])
+def test_a_few_places_of_each_row(shape, k, dtype):
+    rng = np.random.default_rng(k)
+    x = rng.integers(0, 100, shape).astype(dtype)
+    index = np.stack([rng.permuted(np.arange(shape[-1]).repeat(2))[:k] for _ in range(int(np.prod(shape[:-1])))]).reshape(*shape[:-1], -1)
+    src = rng.integers(0, 100, index.shape).astype(dtype)
+    t, at = fl.tensor(x), fl.tensor(index)
+    assert np.array_equal(t.gather(-1, at).numpy(), np.take_along_axis(x, index, -1))
+    want, filled = x.copy(), x.copy()
+    for j in range(index.shape[-1]):  # of equal indices the last stays
+        np.put_along_axis(want, index[..., j : j + 1], src[..., j : j + 1], -1)
+    np.put_along_axis(filled, index, 7, -1)
+    assert np.array_equal(t.scatter(-1, at, fl.tensor(src)).numpy(), want) and np.array_equal(t.clone().scatter_(-1, at, fl.tensor(src)).numpy(), want)
+    assert np.array_equal(t.scatter(-1, at, 7).numpy(), filled)
+    part = at[: len(at) // 2]  # not of all rows
+    assert np.array_equal(t.gather(-1, part).numpy(), np.take_along_axis(x[: len(part)], part.numpy(), -1))

@@ -73,6 +73,21 @@ void walk(const Tensor& index, const Tensor& x, const Tensor* src, int64_t dim, 
   walk_rows(index, x, src, dim, conflict_free, {&f, call});
 }
 
+// The same where rows of a few elements lie behind each other in all of them, as one class for each sample does: without a call for each.
+template <class F>
+bool walk_short(const Tensor& index, const Tensor& x, const Tensor* src, int64_t dim, const F& f) {
+  constexpr int64_t kShort = 8;
+  const int n = index.ndim();
+  if (n < 2 || dim != n - 1 || index.size(n - 1) > kShort || !x.is_contiguous()) return false;
+  for (int i = 0; i < n - 1; ++i)
+    if (index.size(i) != x.size(i) || (src && index.size(i) != src->size(i))) return false;
+  const int64_t row = index.size(n - 1), rows = row ? index.numel() / row : 0, of_x = x.size(n - 1), of_src = src ? src->size(n - 1) : 0;
+  parallel_work(rows, row, 16384, [&](int64_t b, int64_t e) {
+    for (int64_t r = b; r < e; ++r) f(r * row, r * of_x, r * of_src, row);
+  });
+  return true;
+}
+
 // Calls f(place): place(at, j) is where index at[j] of a row falls in x's elements from the row's offset on. Along the
 // last axis of x, which is row-major, that is the index itself.
 template <class F>
@@ -260,6 +275,10 @@ void gather(const Tensor& x, int64_t dim, const Tensor& index_in, bool, const Te
     using U = decltype(unit);
     const U* s = static_cast<const U*>(x.data());
     U* d = static_cast<U*>(y.data());
+    if (walk_short(index, x, nullptr, dim, [d, s, at](int64_t i, int64_t xo, int64_t, int64_t n) {
+          for (int64_t j = 0; j < n; ++j) d[i + j] = s[xo + at[i + j]];
+        }))
+      return;
     with_places(x, index, dim, [&](auto place) {
       walk(index, x, nullptr, dim, false, [&](int64_t i, int64_t xo, int64_t, int64_t n) {
 #pragma GCC unroll 8
@@ -279,6 +298,10 @@ void scatter_src(const Tensor& x, int64_t dim, const Tensor& index_in, const Ten
     using U = decltype(unit);
     U* d = static_cast<U*>(y.data());
     const U* s = static_cast<const U*>(src.data());
+    if (walk_short(index, y, &src, dim, [d, s, at](int64_t i, int64_t xo, int64_t so, int64_t n) {
+          for (int64_t j = 0; j < n; ++j) d[xo + at[i + j]] = s[so + j];
+        }))
+      return;
     with_places(y, index, dim, [&](auto place) {
       walk(index, y, &src, dim, true, [&](int64_t i, int64_t xo, int64_t so, int64_t n) {
         in_fours(at + i, s + so, n, place, [row = d + xo](int64_t to, U v) { row[to] = v; });
@@ -299,6 +322,10 @@ void scatter_value(const Tensor& x, int64_t dim, const Tensor& index_in, Scalar 
     using U = decltype(unit);
     U* d = static_cast<U*>(y.data());
     const U v = *static_cast<const U*>(one.data());
+    if (walk_short(index, y, nullptr, dim, [d, v, at](int64_t i, int64_t xo, int64_t, int64_t n) {
+          for (int64_t j = 0; j < n; ++j) d[xo + at[i + j]] = v;
+        }))
+      return;
     with_places(y, index, dim, [&](auto place) {
       walk(index, y, nullptr, dim, true, [&](int64_t i, int64_t xo, int64_t, int64_t n) {
         in_fours(at + i, at + i, n, place, [row = d + xo, v](int64_t to, int64_t) { row[to] = v; });

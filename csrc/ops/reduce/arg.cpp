@@ -2,6 +2,7 @@
 #include "dispatch/unsigned.h"
 #include "ops/reduce/arg.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -12,6 +13,44 @@
 
 namespace fl::kernels {
 namespace {
+
+// Positions down a few columns of many rows, m of them side by side: as many rows as fit are one of up to kMostColumns, and the extreme of a column is the first
+// best of what its parts found.
+constexpr int64_t kMostColumns = 256;
+
+void tall_columns(bool max, DType type, const char* data, int64_t n, int64_t m, int64_t* where) {
+  constexpr int64_t kRows = 256;  // of a part
+  const int64_t item = static_cast<int64_t>(item_size(type)), beside = kMostColumns / m, width = beside * m, folded = n / beside, parts = (folded + kRows - 1) / kRows;
+  const int64_t left = n - folded * beside;
+  std::vector<int64_t> at(static_cast<size_t>(parts * width + m));
+  parallel_for(0, parts, 1, [&](int64_t b, int64_t e) {
+    alignas(64) char best[kMostColumns * 8];
+    for (int64_t p = b; p < e; ++p)
+      arg_columns(max, type, data + p * kRows * width * item, width, std::min(kRows, folded - p * kRows), width, &at[static_cast<size_t>(p * width)], best);
+  });
+  if (left > 0) {
+    alignas(64) char best[kMostColumns * 8];
+    arg_columns(max, type, data + folded * width * item, m, left, m, &at[static_cast<size_t>(parts * width)], best);
+  }
+  visit(type, [&](auto zero) {
+    using T = decltype(zero);
+    std::vector<T> found;
+    std::vector<int64_t> rows;
+    for (int64_t j = 0; j < m; ++j) {
+      rows.clear(), found.clear();
+      for (int64_t p = 0; p < parts; ++p)
+        for (int64_t r = 0; r < beside; ++r) rows.push_back((at[static_cast<size_t>(p * width + r * m + j)] + p * kRows) * beside + r);
+      if (left > 0) rows.push_back(folded * beside + at[static_cast<size_t>(parts * width + j)]);
+      for (const int64_t row : rows) found.push_back(reinterpret_cast<const T*>(data)[row * m + j]);
+      int64_t k;
+      arg_rows(max, type, found.data(), static_cast<int64_t>(found.size()), 1, &k);
+      const T best = found[static_cast<size_t>(k)];
+      where[j] = rows[static_cast<size_t>(k)];
+      for (size_t i = 0; i < rows.size(); ++i)
+        if (found[i] == best || (best != best && found[i] != found[i])) where[j] = std::min(where[j], rows[i]);
+    }
+  });
+}
 
 void extreme(bool max, const Tensor& x, std::optional<int64_t> dim, const Tensor* values, const Tensor& indices) {
   const Lines l = dim ? lines_of(x, *dim) : Lines{1, x.numel(), 1};
@@ -51,6 +90,8 @@ void extreme(bool max, const Tensor& x, std::optional<int64_t> dim, const Tensor
         arg_rows(max, type, data + b * n * item, n, e - b, where + b);
       });
     }
+  } else if (constexpr int64_t kTall = 4096; inner <= kMostColumns / 2 && n >= kTall) {
+    for (int64_t o = 0; o < outer; ++o) tall_columns(max, type, data + o * n * inner * item, n, inner, where + o * inner);
   } else {
     const int64_t tiles = (inner + 255) / 256;
     parallel_work(outer * tiles, n * std::min<int64_t>(inner, 256), 32768, [&](int64_t b, int64_t e) {
