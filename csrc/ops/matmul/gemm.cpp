@@ -40,20 +40,32 @@ struct Scratch {
   Tensor tensor;
 };
 
-// y[i * y_step] = sum_p mat(i, p) x[p], then alpha, beta and bias.
+// out[i] = sum_p mat(i, p) x[p] of a few long sums: pieces of them at once, which are as many for any number of threads. False where they are not few and long.
 template <class T>
-void gemv(int64_t m, int64_t k, Mat<T> mat, const T* x, int64_t x_step, T* y, int64_t y_step, const Gemm<T>& g, const T* bias,
-          int64_t bias_step) {
-  Scratch<T> x_copy(x_step == 1 ? 0 : k);
-  if (x_step != 1) {
-    for (int64_t p = 0; p < k; ++p) x_copy.data()[p] = x[p * x_step];
-    x = x_copy.data();
-  }
-  const bool plain = y_step == 1 && g.alpha == T(1) && g.beta == T(0) && !bias;
-  Scratch<T> y_copy(plain ? 0 : m);
-  T* out = plain ? y : y_copy.data();
+bool gemv_in_pieces(int64_t m, int64_t k, const Mat<T>& mat, const T* x, T* out) {
+  constexpr int64_t kFewSums = 256, kPiece = 8192;
+  const int64_t pieces = (k + kPiece - 1) / kPiece;
+  if (m > kFewSums || pieces < 4 || (mat.row != 1 && mat.col != 1)) return false;
+  const Scratch<T> sums(pieces * m);
+  parallel_work(pieces, m * kPiece, 65536, [&](int64_t p0, int64_t p1) {
+    for (int64_t p = p0; p < p1; ++p) {
+      const int64_t from = p * kPiece, count = std::min(kPiece, k - from);
+      const T* const part = mat.data + from * mat.col;
+      if (mat.col == 1) gemv_rows(m, count, part, mat.row, x + from, sums.data() + p * m);
+      else gemv_cols(m, count, part, mat.col, x + from, sums.data() + p * m);
+    }
+  });
+  std::copy_n(sums.data(), m, out);
+  for (int64_t p = 1; p < pieces; ++p)
+    for (int64_t i = 0; i < m; ++i) out[i] += sums.data()[p * m + i];
+  return true;
+}
+
+// The same of many sums: blocks of 64, so that ranges start at the same places.
+template <class T>
+void gemv_in_blocks(int64_t m, int64_t k, const Mat<T>& mat, const T* x, T* out) {
   const int64_t grain = std::max<int64_t>(64, (int64_t(1) << 16) / std::max<int64_t>(k, 1) / 64 * 64);
-  const int64_t blocks = (m + 63) / 64;  // whole blocks of 64, so that ranges start at the same places
+  const int64_t blocks = (m + 63) / 64;
   parallel_work(blocks, 64, grain, [&](int64_t b0, int64_t b1) {
     const int64_t i0 = b0 * 64, i1 = std::min(m, b1 * 64);
     if (k < 8) {
@@ -70,6 +82,21 @@ void gemv(int64_t m, int64_t k, Mat<T> mat, const T* x, int64_t x_step, T* y, in
       }
     }
   });
+}
+
+// y[i * y_step] = sum_p mat(i, p) x[p], then alpha, beta and bias.
+template <class T>
+void gemv(int64_t m, int64_t k, Mat<T> mat, const T* x, int64_t x_step, T* y, int64_t y_step, const Gemm<T>& g, const T* bias,
+          int64_t bias_step) {
+  Scratch<T> x_copy(x_step == 1 ? 0 : k);
+  if (x_step != 1) {
+    for (int64_t p = 0; p < k; ++p) x_copy.data()[p] = x[p * x_step];
+    x = x_copy.data();
+  }
+  const bool plain = y_step == 1 && g.alpha == T(1) && g.beta == T(0) && !bias;
+  Scratch<T> y_copy(plain ? 0 : m);
+  T* out = plain ? y : y_copy.data();
+  if (!gemv_in_pieces(m, k, mat, x, out)) gemv_in_blocks(m, k, mat, x, out);
   if (plain) return;
   for (int64_t i = 0; i < m; ++i) {
     T v = g.alpha * out[i];
