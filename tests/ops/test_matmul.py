@@ -108,3 +108,33 @@ def test_a_weight_that_is_used_again_gives_the_same_bits(m, n, k):
         found = [fl.nn.functional.linear(x, w, bias) for _ in range(8)]
         found += [fl.nn.functional.linear(x, w.clone(), bias), fl.nn.functional.linear(x.clone().requires_grad_(), w.clone().requires_grad_(), bias).detach()]
         assert all(fl.equal(found[0], y) for y in found[1:])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("k", [1, 3, 8, 10, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 130])
+def test_short_rows_by_a_column(k, dtype):
+    """A row has the sum that it has alone, whatever lies behind it, and the matrix is not left."""
+    rng = np.random.default_rng(k)
+    a, x = rng.standard_normal((70, k)).astype(dtype), rng.standard_normal(k).astype(dtype)
+    a[10::7, 0] = np.nan
+    a[12::11, 0] = np.inf
+    rows, column = fl.tensor(a), fl.tensor(x)
+    with np.errstate(invalid="ignore"):
+        assert np.allclose((rows @ column).numpy(), a @ x, rtol=1e-4 if dtype == "float32" else 1e-12, atol=1e-5 if dtype == "float32" else 1e-13, equal_nan=True)
+    for first, end in ((0, 1), (3, 20), (40, 70), (69, 70)):
+        assert bits(rows[first:end].contiguous() @ column) == bits((rows @ column)[first:end])
+    wide = fl.full((70, k + 3), fl.nan, dtype=rows.dtype)
+    wide[:, 1 : k + 1] = rows
+    assert bits(wide[:, 1 : k + 1] @ column) == bits(rows @ column)
+    bias = fl.tensor([0.5], dtype=rows.dtype)
+    assert bits(fl.nn.functional.linear(rows, column[None], bias)[:, 0]) == bits(rows @ column + bias)
+
+
+@pytest.mark.parametrize("m, k", [(1, 70_000), (3, 40_000), (64, 33_000), (256, 32_769)])
+def test_few_long_sums(m, k):
+    rng = np.random.default_rng(m)
+    a, x = rng.standard_normal((m, k)), rng.standard_normal(k)
+    rows, column = fl.tensor(a), fl.tensor(x)
+    for matrix in (rows, rows.t().contiguous().t()):
+        assert np.allclose((matrix @ column).numpy(), a @ x, rtol=1e-10, atol=1e-9)
+    assert np.allclose(fl.addmv(fl.ones(m, dtype=fl.float64), rows, column, beta=2, alpha=0.5).numpy(), 2 + 0.5 * (a @ x), rtol=1e-10, atol=1e-9)

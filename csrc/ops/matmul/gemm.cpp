@@ -61,9 +61,9 @@ bool gemv_in_pieces(int64_t m, int64_t k, const Mat<T>& mat, const T* x, T* out)
   return true;
 }
 
-// The same of many sums: blocks of 64, so that ranges start at the same places.
-template <class T>
-void gemv_in_blocks(int64_t m, int64_t k, const Mat<T>& mat, const T* x, T* out) {
+// The same of many sums: blocks of 64, so that ranges start at the same places. What is ready goes to finish(first, end).
+template <class T, class F>
+void gemv_in_blocks(int64_t m, int64_t k, const Mat<T>& mat, const T* x, T* out, const F& finish) {
   const int64_t grain = std::max<int64_t>(64, (int64_t(1) << 16) / std::max<int64_t>(k, 1) / 64 * 64);
   const int64_t blocks = (m + 63) / 64;
   parallel_work(blocks, 64, grain, [&](int64_t b0, int64_t b1) {
@@ -81,6 +81,7 @@ void gemv_in_blocks(int64_t m, int64_t k, const Mat<T>& mat, const T* x, T* out)
         out[i] = s;
       }
     }
+    finish(i0, i1);
   });
 }
 
@@ -93,17 +94,30 @@ void gemv(int64_t m, int64_t k, Mat<T> mat, const T* x, int64_t x_step, T* y, in
     for (int64_t p = 0; p < k; ++p) x_copy.data()[p] = x[p * x_step];
     x = x_copy.data();
   }
-  const bool plain = y_step == 1 && g.alpha == T(1) && g.beta == T(0) && !bias;
-  Scratch<T> y_copy(plain ? 0 : m);
-  T* out = plain ? y : y_copy.data();
-  if (!gemv_in_pieces(m, k, mat, x, out)) gemv_in_blocks(m, k, mat, x, out);
-  if (plain) return;
-  for (int64_t i = 0; i < m; ++i) {
-    T v = g.alpha * out[i];
-    if (g.beta != T(0)) v += g.beta * y[i * y_step];
-    if (bias) v += bias[i * bias_step];
-    y[i * y_step] = v;
-  }
+  const bool there = y_step == 1 && g.beta == T(0);
+  Scratch<T> y_copy(there ? 0 : m);
+  T* out = there ? y : y_copy.data();
+  const auto finish = [&](int64_t i0, int64_t i1) {
+    if (there && g.alpha == T(1)) {
+      if (bias_step == 0 && bias) {
+        const T add = *bias;
+#pragma omp simd
+        for (int64_t i = i0; i < i1; ++i) y[i] += add;
+      } else if (bias) {
+#pragma omp simd
+        for (int64_t i = i0; i < i1; ++i) y[i] += bias[i * bias_step];
+      }
+      return;
+    }
+    for (int64_t i = i0; i < i1; ++i) {
+      T v = g.alpha * out[i];
+      if (g.beta != T(0)) v += g.beta * y[i * y_step];
+      if (bias) v += bias[i * bias_step];
+      y[i * y_step] = v;
+    }
+  };
+  if (gemv_in_pieces(m, k, mat, x, out)) finish(0, m);
+  else gemv_in_blocks(m, k, mat, x, out, finish);
 }
 
 // Few products of long rows by long columns, which both lie as they are read: no packing pays.

@@ -2,6 +2,8 @@
 #include "ops/matmul/gemm.h"
 
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 namespace fl::kernels::FL_ISA {
 namespace {
@@ -277,11 +279,64 @@ void pack(const T* src, int64_t row, int64_t step, int64_t n, int64_t k, int64_t
     for (int64_t p = 0; p < k; ++p) std::memset(dst + p * width + i, 0, static_cast<size_t>(width - i) * sizeof(T));
 }
 
+// Sums of neighbours: of the lanes of a, then of those of b.
+template <class T, int... I>
+inline __attribute__((always_inline)) void add_neighbours(const typename Vec<T>::Type& a, const typename Vec<T>::Type& b, typename Vec<T>::Type& out, std::integer_sequence<int, I...>) {
+  out = __builtin_shufflevector(a, b, (2 * I)...) + __builtin_shufflevector(a, b, (2 * I + 1)...);
+}
+template <class T>
+inline __attribute__((always_inline)) void add_neighbours(const typename Vec<T>::Type& a, const typename Vec<T>::Type& b, typename Vec<T>::Type& out) {
+  add_neighbours<T>(a, b, out, std::make_integer_sequence<int, Vec<T>::kLanes>());
+}
 template <class T>
 T total(typename Vec<T>::Type v) {
-  T s = 0;
-  for (int i = 0; i < Vec<T>::kLanes; ++i) s += v[i];
-  return s;
+#pragma GCC unroll 4
+  for (int n = Vec<T>::kLanes; n > 1; n /= 2) add_neighbours<T>(v, v, v);
+  return v[0];
+}
+
+// Products of as many short rows as a vector has lanes by x. Sums are made of neighbours, then of neighbours of these, as `total` does, so that a row has the bits
+// that it has alone. What a last vector reads behind its row, in the next one, is taken for 0; `last` is read element by element.
+template <class T, int R>
+void gemv_short_rows(int64_t k, const T* a, int64_t lda, const T* x, T* y, bool last) {
+  using V = typename Vec<T>::Type;
+  constexpr int L = Vec<T>::kLanes;
+  using Bits = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  typedef Bits Mask __attribute__((vector_size(kVecBytes)));
+  V acc[R];
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i) acc[i] = V{};
+  int64_t p = 0;
+  for (; p + L <= k; p += L) {
+    const V v = load(x + p);
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) acc[i] += load(a + i * lda + p) * v;
+  }
+  if (p < k) {
+    T rest[L] = {};
+    Mask mask = {};
+    for (int64_t q = p; q < k; ++q) rest[q - p] = x[q], mask[q - p] = -1;
+    const V v = load(rest);
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+      const T* from = a + i * lda + p;
+      T few[L];
+      if (last) {
+        for (int64_t q = 0; q < L; ++q) few[q] = q < k - p ? from[q] : T(0);
+        from = few;
+      }
+      acc[i] += reinterpret_cast<V>(reinterpret_cast<Mask>(load(from)) & mask) * v;
+    }
+  }
+  if constexpr (R == L) {
+#pragma GCC unroll 4
+    for (int n = R; n > 1; n /= 2)
+#pragma GCC unroll 8
+      for (int i = 0; i < n / 2; ++i) add_neighbours<T>(acc[2 * i], acc[2 * i + 1], acc[i]);
+    store(y, acc[0]);
+  } else {
+    for (int i = 0; i < R; ++i) y[i] = total<T>(acc[i]);
+  }
 }
 
 template <class T, int R>
@@ -333,7 +388,14 @@ T dot(int64_t k, const T* a, const T* x) {
 
 template <class T>
 void gemv_rows(int64_t m, int64_t k, const T* a, int64_t lda, const T* x, T* y) {
+  constexpr int L = Vec<T>::kLanes;
   int64_t i = 0;
+  if (k < 8 * L) {
+    const int64_t behind = lda > 0 ? (L + lda - 1) / lda : m;  // rows from whose end on a vector might leave the matrix
+    for (; i + L <= m - behind; i += L) gemv_short_rows<T, L>(k, a + i * lda, lda, x, y + i, false);
+    for (; i < m; ++i) gemv_short_rows<T, 1>(k, a + i * lda, lda, x, y + i, true);
+    return;
+  }
   for (; i + 4 <= m; i += 4) gemv_rows_block<T, 4>(k, a + i * lda, lda, x, y + i);
   for (; i < m; ++i) gemv_rows_block<T, 1>(k, a + i * lda, lda, x, y + i);
 }
