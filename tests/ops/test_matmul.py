@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from support.compare import assert_near
+from support.compare import assert_near, bits
 
 import flambeau as fl
 
