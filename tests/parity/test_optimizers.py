@@ -52,7 +52,7 @@ def test_lbfgs(options, loss, seed):
     (a, calls, iterations), (b, theirs, their_iterations) = values
     known = np.isfinite(b) & (np.abs(b) < 1e6)
     first = len(b) if known.all() else int(np.argmin(known))
-    np.testing.assert_allclose(a[:first], b[:first], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(a[:first], b[:first], rtol=1e-5, atol=1e-8)  # each step multiplies what sums in another order differ by
     if first == len(b) and not np.allclose(a[-4:], a[-8:-4]):  # near an end, rounding decides on the last calls
         assert (calls, iterations) == (theirs, their_iterations)
 
