@@ -10,6 +10,7 @@ from suites import (
     convolutions,
     kernels,
     kinds,
+    lopsided,
     memory,
     ops,
     overhead,
@@ -26,6 +27,7 @@ SUITES: dict[str, list[Case]] = {
     "ops": ops.CASES,
     "kinds": kinds.CASES,
     "programs": programs.CASES,
+    "lopsided": lopsided.CASES,
     "convolutions": convolutions.CASES,
     "bandwidth": bandwidth.CASES,
 }
