@@ -189,6 +189,14 @@ void copy_flat(void* dst, DType to, const void* src, DType from, int64_t n) {
   });
 }
 
+bool may_share_bytes(const Tensor& a, const Tensor& b) {
+  if (!a.defined() || !b.defined() || a.is_meta() || b.is_meta() || a.numel() == 0 || b.numel() == 0) return false;
+  if (&a.storage() == &b.storage()) return true;
+  const auto begin = [](const Tensor& t) { return static_cast<const char*>(t.storage().data()); };
+  const auto end = [&](const Tensor& t) { return begin(t) + t.storage().size_bytes(); };
+  return begin(a) < end(b) && begin(b) < end(a);
+}
+
 void copy_elements(const Tensor& dst, const Tensor& src) {
   if (dst.numel() == 0) return;
   Dims strides[2] = {dst.strides(), src.strides()};

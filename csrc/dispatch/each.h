@@ -86,6 +86,8 @@ void run_tiles(const TileLoops& loops, DType compute, const Scalar* params, cons
 // dst[...] = src[...] with conversion and broadcasting of src's strides; same shape expected (blocked
 // where it is a transpose). Does not handle overlap.
 void copy_elements(const Tensor& dst, const Tensor& src);
+// Whether bytes of one may be bytes of the other: storages may lie in one array of NumPy's.
+bool may_share_bytes(const Tensor& a, const Tensor& b);
 void fill_elements(const Tensor& dst, const Scalar& value);
 
 // n contiguous elements from one dtype to another (C++ conversion rules; NaN to integer gives some value).

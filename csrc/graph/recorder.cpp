@@ -252,8 +252,9 @@ void Recorder::add(const Operand& x) {
   else add(x.number());
 }
 void Recorder::add(TensorList xs) {
-  tape_.boxes.emplace_back(Box::Kind::Tensors, static_cast<int64_t>(tape_.values.size()), static_cast<uint32_t>(xs.size()));
+  const auto first = static_cast<int64_t>(tape_.values.size());
   for (const Tensor& x : xs) value(x);
+  tape_.boxes.emplace_back(Box::Kind::Tensors, first, static_cast<uint32_t>(xs.size()));
 }
 void Recorder::add(Scalar v) {
   if (v.is_complex()) {

@@ -214,7 +214,11 @@ class Recorder final : public Recording {
   void compute_again();
   uint32_t value(const Tensor& x);
   uint32_t buffer(Storage& storage);
-  bool may_copy() const { return watched_ && tape_.nodes.back().op->writes == 0; }
+  // Whether the argument that comes next is read alone: a copy of it may stand for bytes that others share.
+  bool may_copy() const {
+    const auto& node = tape_.nodes.back();
+    return watched_ && !(node.op->writes >> (tape_.boxes.size() - node.args) & 1);
+  }
   void let_go(Buffer& buffer);
   void clear();
 

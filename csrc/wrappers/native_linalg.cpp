@@ -160,7 +160,8 @@ Tensor addr_(const Tensor& input, const Tensor& vec1, const Tensor& vec2, Scalar
     return op::copy_(input, made);
   }
   check_inplace("addr_", input);
-  const auto apart = [&](const Tensor& v) { return &v.storage() == &input.storage() ? op::clone(v) : v; };
+  if (grad_enabled() && (requires_grad(input) || requires_grad(vec1) || requires_grad(vec2))) check_rebase("addr_", input);
+  const auto apart = [&](const Tensor& v) { return may_share_bytes(v, input) ? op::clone(v) : v; };
   const Tensor column = op::unsqueeze(apart(vec1), 1), row = op::unsqueeze(apart(vec2), 0);
   if (beta.as_double() == 0) op::fill_(input, Scalar(0));
   else if (beta.as_double() != 1) op::mul_(input, beta);

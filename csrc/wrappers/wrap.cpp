@@ -184,10 +184,7 @@ bool may_write_over(const Tensor& x, bool any_strides) {
 }
 
 Tensor apart_for_kernel(const Tensor& x, const Tensor& other) {
-  if (!other.defined() || other.is_meta() || other.numel() == 0) return other;
-  const auto begin = [](const Tensor& t) { return static_cast<const char*>(t.storage().data()); };
-  const auto end = [&](const Tensor& t) { return begin(t) + t.storage().size_bytes(); };
-  if (&x.storage() != &other.storage() && (end(x) <= begin(other) || end(other) <= begin(x))) return other;
+  if (!may_share_bytes(x, other)) return other;
   const Tensor copy = empty(other.sizes(), other.dtype());
   copy_elements(copy, other);
   return copy;

@@ -207,6 +207,15 @@ bool takes_given(const Tensor& x, IntList sizes, DType dtype, std::initializer_l
 bool may_write_over(const Tensor& x, bool any_strides = false);
 // `other`, or its copy where it lies in x's memory.
 Tensor apart_for_kernel(const Tensor& x, const Tensor& other);
+// work(x), or work over a copy of x in rows, which is then copied back: what was recorded may be run over a tensor that lies otherwise.
+template <class F>
+void over_rows_of(const Tensor& x, const F& work) {
+  if (x.is_contiguous()) return work(x);
+  const Tensor rows = empty(x.sizes(), x.dtype());
+  copy_elements(rows, x);
+  work(rows);
+  copy_elements(x, rows);
+}
 
 inline bool on_meta(const Tensor& x) { return x.defined() && x.is_meta(); }
 inline bool on_meta(const Operand& x) { return x.is_tensor() && on_meta(x.tensor()); }

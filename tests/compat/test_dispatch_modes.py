@@ -405,3 +405,30 @@ def test_regions_that_record_and_that_take_calls_may_interleave():
             print(z.tolist(), log.calls, flambeau._C.graph.recording(), (x - 1).tolist(), len(log.calls))
     """)
     assert lines == ["[4.0, 4.0, 4.0] [] False [0.0, 0.0, 0.0] 0", "[4.0, 4.0, 4.0] ['aten.add.Tensor', 'aten.mul.Tensor'] False [0.0, 0.0, 0.0] 2"]
+
+
+def test_what_writes_in_place_may_be_called_with_a_tensor_that_lies_otherwise():
+    lines = run("""
+        class Turned(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                self.x = args[0].t().contiguous().t()
+                return func(self.x, *args[1:], **(kwargs or {}))
+        x, mask, ones, a = torch.arange(9.0).view(3, 3), torch.tensor([[False, True, False]] * 3), torch.ones(9), torch.randn(3, 3)
+        last, row, places = torch.tensor([2]), torch.ones(1, 3), torch.tensor([[0], [1]])
+        for call in (lambda x: x.tril_(), lambda x: x.triu_(1), lambda x: x.masked_scatter_(mask, ones), lambda x: x.addmm_(a, a),
+                     lambda x: x.index_add_(0, last, row), lambda x: x.scatter_(1, places, 7.0)):
+            given = x.clone()
+            with Turned() as mode:
+                call(given)
+            print(torch.allclose(mode.x, call(x.clone())))
+        class Columns(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                return func(wide[:, ::2])
+        wide = torch.arange(18).view(3, 6)
+        given = torch.zeros(3, 3, dtype=torch.int64)
+        with Columns():
+            given.bitwise_not_()
+        print(wide.tolist())
+    """)
+    assert lines[:-1] == ["True"] * 6
+    assert eval(lines[-1]) == [[-1 - v if v % 2 == 0 else v for v in range(6 * r, 6 * r + 6)] for r in range(3)]

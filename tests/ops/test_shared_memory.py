@@ -93,3 +93,36 @@ def test_statements(statement):
     eval(statement, {"fl": fl, "INDEX": INDEX, "x": apart, "y": apart.clone()})
     assert fl.equal(x, apart), f"{x.tolist()}, apart: {apart.tolist()}"
     assert not fl.equal(x, fl.arange(1.0, 7.0))
+
+
+def test_storages_over_one_array():
+    """Two tensors of one array of NumPy's share bytes, not a storage."""
+
+    def pair():
+        a = np.arange(40.0).reshape(5, 8)
+        return a, fl.from_numpy(a)[1:5, :4], fl.from_numpy(a)[:4, :4]
+
+    a, x, v = pair()
+    want = a[:4, :4].copy()
+    x[fl.tensor([0, 1, 2, 3])] = v
+    assert np.array_equal(a[1:, :4], want)
+    for call in (lambda x, v: x.index_copy_(0, fl.tensor([0, 1, 2, 3]), v), lambda x, v: x.scatter_(0, fl.arange(4)[:, None].expand(4, 4), v),
+                 lambda x, v: x.masked_scatter_(fl.ones(4, 4, dtype=fl.bool), v)):  # fmt: skip
+        a, x, v = pair()
+        call(x, v)
+        assert np.array_equal(a[1:, :4], want)
+    a = np.arange(9.0).reshape(3, 3)
+    want = 2 * a + np.outer(a[0], np.ones(3))
+    fl.from_numpy(a).addr_(fl.from_numpy(a)[0], fl.ones(3, dtype=fl.float64), beta=2)
+    assert np.array_equal(a, want)
+
+
+def test_a_write_that_is_refused_changes_nothing():
+    base = fl.ones(2, 2)
+    with fl.no_grad():
+        view = base[:]
+    for call in (lambda v, w: v.addr_(w, fl.ones(2), beta=3), lambda v, w: v.addmm_(w[:, None], fl.ones(1, 2)),
+                 lambda v, w: v.index_add_(0, fl.tensor([0, 1]), w[:, None] * fl.ones(2, 2))):  # fmt: skip
+        with pytest.raises(fl._C.AutogradError):
+            call(view, fl.ones(2, requires_grad=True))
+        assert base.tolist() == [[1, 1], [1, 1]]

@@ -191,7 +191,11 @@ def graph_infos(op: Op) -> list[str]:
     if "each" in op.keys:
         head, kernel, rest = _each_head(op)
         return emit_graph.infos(op, [*head, f"  call_(context_, {kernel}, {rest}, static_cast<int>(std::size(each_params)));"], [])
-    return emit_graph.infos(op, [], _kernel_body(op, "frame"), _kernel_body(op, "over") if op_inplace(op).get("over") else [])
+    over = _kernel_body(op, "over") if op_inplace(op).get("over") else []
+    if over and op_inplace(op)["over"] != "any_strides":
+        x = op.sig.args[0].name
+        over = [f"  over_rows_of({x}, [&](const Tensor& {x}) {{", *("  " + line for line in over), "  });"]
+    return emit_graph.infos(op, [], _kernel_body(op, "frame"), over)
 
 
 def _kernel_body(op: Op, makes: str) -> list[str]:

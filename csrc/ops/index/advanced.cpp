@@ -232,7 +232,7 @@ void index_put(const Tensor& x, TensorList indices, const Tensor& values, bool a
 // In place; x may have any strides. Values that are a part of x are those of before.
 void index_put_into(const Tensor& x, TensorList indices, const Tensor& values, bool accumulate) {
   Tensor apart = values;
-  if (&values.storage() == &x.storage()) copy_elements(apart = empty(values.sizes(), values.dtype()), values);
+  if (may_share_bytes(values, x)) copy_elements(apart = empty(values.sizes(), values.dtype()), values);
   index_put(x, indices, apart, accumulate, x);
 }
 

@@ -188,9 +188,12 @@ void in_slices(const Tensor& x, int64_t dim, const Tensor& index, bool writes, c
     line = as_int64(index);
     expanded = row_major(index.sizes());
   }
-  const std::vector<int64_t> named = slices_named(line.data<int64_t>(), line.numel(), n);
+  // A slice costs what some hundred of its elements cost beside them; where all of them cost as much as x it is copied whole.
+  constexpr int64_t kOfSlice = 512;
+  const int64_t slice = x.numel() / n + kOfSlice, most = x.numel() / slice;
+  const std::vector<int64_t> named = line.numel() / 4 > most ? std::vector<int64_t>() : slices_named(line.data<int64_t>(), line.numel(), n);
   const auto count = static_cast<int64_t>(named.size());
-  if (count >= n / 4) {
+  if ((count == 0 && line.numel() > 0) || count >= most) {
     const Tensor whole = row_major_copy(x);
     work(whole, index);
     if (writes) copy_elements(x, whole);
