@@ -542,10 +542,7 @@ bool gives_out(PyObject* const* args, Py_ssize_t nargs, PyObject* kw) {
 static bool reads_elsewhere(PyObject* o, const Tensor& out, bool nested = false) {
   if (Py_TYPE(o) == tensor_type) {
     const Tensor& x = tensor_of(o);
-    const auto begin = [](const Tensor& t) { return static_cast<const char*>(t.storage().data()); };
-    const auto end = [&](const Tensor& t) { return begin(t) + t.storage().size_bytes(); };
-    const bool apart = x.is_meta() || end(x) <= begin(out) || end(out) <= begin(x);
-    return apart && !(grad_enabled() && requires_grad(x));
+    return !may_share_bytes(x, out) && !(grad_enabled() && requires_grad(x));
   }
   if (!nested && (PyList_CheckExact(o) || PyTuple_CheckExact(o))) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i)
